@@ -9,6 +9,7 @@ __all__ = ['PRECISIONS', 'SCHEDULES', 'OPTIMIZERS', 'RECIPES', 'CHECKPOINT', 'LO
            'load_weights', 'Run', 'fit']
 
 # %% ../nbs/2_training/12_training.ipynb #00000003
+import atexit
 import hashlib
 import json
 import math
@@ -30,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
@@ -54,6 +56,10 @@ def _device(net:nn.Module)->torch.device: return next((p.device for p in net.par
 
 PRECISIONS = (None, 'no', 'bf16', 'fp16')
 
+def _leave_processes()->None:
+    "Close the connections to the other processes: threads that still serve them abort an interpreter that ends."
+    if dist.is_available() and dist.is_initialized(): dist.destroy_process_group()
+
 # %% ../nbs/2_training/12_training.ipynb #00000013
 @contextmanager
 def accelerated(
@@ -67,6 +73,7 @@ def accelerated(
     others, partial_state = bool(AcceleratorState._shared_state), bool(PartialState._shared_state)
     try:
         accelerator = Accelerator(cpu=cpu, mixed_precision=precision, device_placement=not alone)
+        if not alone: atexit.unregister(_leave_processes); atexit.register(_leave_processes)
         if cpu and accelerator.mixed_precision == 'fp16':
             raise ValueError("fp16 needs a GPU, for its scaled loss: take precision='bf16' or 'no' on a CPU.")
         yield accelerator
