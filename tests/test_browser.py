@@ -22,7 +22,8 @@ from eqtutor.cli import DemoResult, demo_page
 from eqtutor.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.layers import GroupPool
 from eqtutor.networks import p4_cnn, z2_cnn
-from eqtutor.widgets import CayleyExplorer, EquivarianceMeter, KernelOrbit, RotateAndPermute, page as whole_page
+from eqtutor.widgets import (CayleyExplorer, ClickAndTurn, EquivarianceMeter, KernelOrbit, RotateAndPermute,
+                             moved_pixel, page as whole_page)
 
 ROOT = Path(__file__).parents[1]
 FLAGS = ('--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking '
@@ -30,13 +31,17 @@ FLAGS = ('--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-bac
 WIDTHS = 1280, 390
 
 
-# horizontal distance between each arrow's tip and the middle of the panel it points to, largest of all that are visible
+# horizontal distance between each arrow's tip and the middle of the panel it points to, largest of all that are
+# visible; where a row is one picture, its panels are frames over it, and the picture must fill them
 ARROWS_OFF = '''() => {
     const middle = e => { const box = e.getBoundingClientRect(); return (box.left + box.right)/2 };
     return Math.max(0, ...[...document.querySelectorAll('svg')].filter(e => e.checkVisibility()).flatMap(svg => {
         const tips = [...svg.querySelectorAll('.tip')].map(middle).sort((a, b) => a - b);
-        const panels = [...svg.nextElementSibling.nextElementSibling.querySelectorAll('img')].map(middle);
-        return panels.map((x, i) => Math.abs(x - tips[i])) })) }'''
+        const row = svg.nextElementSibling.nextElementSibling, strip = row.classList.contains('strip');
+        const all = [...row.querySelectorAll(strip ? 'i' : 'img')], panels = all.map(middle);
+        const [a, b, p] = [all[0], all.at(-1), row.querySelector('img')].map(e => e.getBoundingClientRect());
+        const off = [p.left - a.left, p.right - b.right, p.top - a.top, p.bottom - b.bottom];
+        return (strip ? off.map(Math.abs) : []).concat(panels.map((x, i) => Math.abs(x - tips[i]))) })) }'''
 
 
 class NoPermutation(GroupConv2d):
@@ -52,10 +57,37 @@ def two_layers(second=GroupConv2d, channels=4, group='p4'):
     return nn.Sequential(first, nn.ReLU(), then).eval()
 
 
+def window(poses, k=5):
+    "A look: a window of the feature map around the pixel, one panel a pose; equivariant as the layers are."
+    def look(x, row, column):
+        maps = poses(x)[0, 0].detach()
+        return nn.functional.pad(maps, [k//2]*4)[:, row:row + k, column:column + k]
+    return look
+
+
+def weights(poses):
+    "A look: positive maps of the whole image, stronger where the pixel is bright."
+    def look(x, row, column):
+        return (1 + x[0, 0, row, column])*poses(x)[0, 0].flatten(1).softmax(-1).view(-1, *x.shape[-2:])
+    return look
+
+
+def unmoved(poses):
+    "Wrong on purpose: each pose gets the panel of pose 0 as it is."
+    look = window(poses)
+    return lambda x, row, column: look(x, row, column)[[0, 0, 0, 0]]
+
+
 def letter():
     x = torch.zeros(28, 28)
     x[4:24, 7:11] = x[4:8, 7:21] = x[12:16, 7:17] = 1
     return x
+
+
+def textured(size=28):
+    "The same with something to see at every pixel."
+    generator = torch.Generator().manual_seed(5)
+    return (letter() + .2*torch.rand(28, 28, generator=generator))[:size, :size]
 
 
 def photograph():
@@ -68,6 +100,10 @@ MAKE = dict(
     p4m=lambda: RotateAndPermute(two_layers(group='p4m'), letter(), 'p4m'),
     halves=lambda: RotateAndPermute(two_layers(group='C2'), letter(), 'C2'),
     group=lambda: CayleyExplorer('p4m'),
+    click=lambda: ClickAndTurn(window(two_layers()), textured(), 'p4'),
+    mirrors=lambda: ClickAndTurn(window(two_layers(group='p4m')), textured(27), 'p4m'),
+    whole=lambda: ClickAndTurn(weights(two_layers(group='p4m')), textured(), 'p4m', signed=False, what='weights'),
+    unmoved=lambda: ClickAndTurn(unmoved(two_layers()), textured(), 'p4'),
     kernel=lambda: KernelOrbit(two_layers()[2].weight[0, 0], 'p4'),
     meter=lambda: EquivarianceMeter(nn.Sequential(*two_layers(NoPermutation), nn.ReLU(), GroupPool()), letter(), 'p4'))
 
@@ -82,6 +118,20 @@ def test_pages_are_small_and_equal_on_every_run(name):
     assert MAKE[name]().html() == first
     assert len(first.encode()) < 500_000
     print(f'{name}: {len(first.encode())/1000:.0f} kB')
+
+
+def test_a_move_to_another_pixel_takes_less_than_100_ms():
+    widget, threads = ClickAndTurn(window(two_layers(channels=8)), photograph(), 'p4'), torch.get_num_threads()
+
+    def step(row):
+        began = time.perf_counter()
+        widget.at(row, 17, 1)
+        return 1000*(time.perf_counter() - began)
+    torch.set_num_threads(1)
+    try: typical = min(statistics.median(step(row) for row in range(10)) for _ in range(3))
+    finally: torch.set_num_threads(threads)
+    print(f'a step of the live face, 96×96, another pixel: {typical:.0f} ms')
+    assert typical < 100
 
 
 def test_a_slider_step_on_a_photograph_takes_less_than_150_ms():
@@ -152,10 +202,16 @@ def at(widget, label, name):
     "The widget's state, after it was checked to be at this group element and to say the right thing about it."
     now = state(widget)
     assert now['positions'] == 1 and now['label'] == now['spoken'] == label and label in now['text']
-    if name in ('right', 'p4m', 'halves'): assert error_in(now['text']) < 1e-5 and 'Equivariant:' in now['text']
-    if name == 'broken' and not label.startswith('element 0'):
+    if name in ('right', 'p4m', 'halves', 'click', 'mirrors', 'whole'):
+        assert error_in(now['text']) < 1e-5 and 'Equivariant:' in now['text']
+    if name in ('broken', 'unmoved') and not label.startswith('element 0'):
         assert error_in(now['text']) > 1e-2 and 'breaks the symmetry' in now['text']
     return now
+
+
+def is_red(box):
+    red, green, blue = map(int, re.findall(r'\d+', box.evaluate('e => getComputedStyle(e).color')))
+    return red > 2*green > blue
 
 
 def error_in(text): return float(re.search(r'Relative error (\d\.\de[+-]\d+)', text)[1])
@@ -216,7 +272,8 @@ def test_page_without_scripts_shows_everything(visit, width):
 
 
 @pytest.mark.parametrize('width', WIDTHS)
-@pytest.mark.parametrize('names', [('right', 'broken'), ('right', 'right')], ids='-'.join)
+@pytest.mark.parametrize('names', [('right', 'broken'), ('right', 'right'), ('click', 'unmoved'), ('click', 'click')],
+                         ids='-'.join)
 def test_widgets_on_one_page_do_not_interfere(visit, names, width):
     "Also the same widget twice, whose ids are equal."
     made = [MAKE[name]() for name in names]
@@ -228,6 +285,112 @@ def test_widgets_on_one_page_do_not_interfere(visit, names, width):
         page.keyboard.press('ArrowRight')
         at(widgets[i], made[i].labels[1], names[i])
         assert state(widgets[j]) == before
+
+
+# Pixels to click
+
+def spots(page):
+    "The places on the image, in reading order: what they are called, and which is chosen."
+    radios = page.get_by_role('radio').all()
+    chosen = [r.get_attribute('aria-label') for r in radios if r.get_attribute('aria-checked') == 'true']
+    return [r.get_attribute('aria-label') for r in radios], chosen
+
+
+def name_of(pixel): return f'row {pixel[0]}, column {pixel[1]}'
+
+
+def at_pixel(page, made, pixel, element, name):
+    "Checks that the page shows what the widget has at this pixel of the image as it was and this element."
+    now = at(page.locator('[role=group]'), made.labels[element], name)
+    place = moved_pixel(made.group, element, pixel, made.size)
+    assert spots(page)[1] == [name_of(place)]
+    assert f'Pixel: {name_of(pixel)} of the image as it was. Now, marked: {name_of(place)}.' in now['text']
+    picture, *panels = re.findall(r'<img[^>]* src="([^"]+)"', made.at(*pixel, element)[1])
+    if name != 'whole': assert now['images'] == panels   # those are averaged on the page
+    shown = page.locator('.spot img').first
+    assert shown.get_attribute('src') == picture
+    assert shown.get_attribute('alt') == f'the moved image; marked: {name_of(place)}'
+    return now
+
+
+@pytest.mark.parametrize('width', WIDTHS)
+@pytest.mark.parametrize('name', ('click', 'mirrors', 'whole', 'unmoved'))
+def test_a_click_chooses_the_pixel_and_the_slider_carries_it_along(visit, name, width):
+    made = MAKE[name]()
+    page = visit(whole_page('click', made.html()), width)
+    assert spots(page)[0] == [name_of(p) for p in made.pixels]
+    start, slider = made.pixels[made.start], page.get_by_role('slider')
+    at_pixel(page, made, start, 0, name)
+    first, last = made.pixels[1], made.pixels[-2]
+    page.get_by_role('radio', name=name_of(first), exact=True).click()
+    at_pixel(page, made, first, 0, name)
+    for element in made.group.elements[1:]:
+        slider.focus()
+        page.keyboard.press('ArrowRight')
+        at_pixel(page, made, first, element, name)
+    # a click on the turned image: the pixel that lies there now
+    place = moved_pixel(made.group, element, last, made.size)
+    page.get_by_role('radio', name=name_of(place), exact=True).click()
+    at_pixel(page, made, last, element, name)
+    slider.focus()
+    page.keyboard.press('Home')
+    at_pixel(page, made, last, 0, name)
+
+
+@pytest.mark.parametrize('width', WIDTHS)
+def test_every_button_lies_on_its_pixel_and_can_be_hit(visit, width):
+    made = MAKE['mirrors']()
+    page = visit(whole_page('click', made.html()), width)
+    image = page.locator('.spot img').bounding_box()
+    for pixel in made.pixels:
+        y, x = (image[side] + image['width']*(i + .5)/made.size for side, i in zip('yx', pixel))
+        page.mouse.click(x, y)
+        at_pixel(page, made, pixel, 0, 'mirrors')
+        box = page.get_by_role('radio', checked=True).bounding_box()
+        assert abs(box['x'] + box['width']/2 - x) < 1 and abs(box['y'] + box['height']/2 - y) < 1
+        assert box['width'] > 24   # a fingertip
+    assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
+
+
+@pytest.mark.parametrize('width', WIDTHS)
+def test_arrow_keys_walk_over_the_image(visit, width):
+    made = MAKE['mirrors']()
+    page = visit(whole_page('click', made.html()), width)
+    page.get_by_role('slider').focus()
+    page.keyboard.press('Tab')      # to the chosen pixel, the only stop of all 25
+    assert page.evaluate('document.activeElement.getAttribute("aria-checked")') == 'true'
+    place = made.start
+    for key, step in [('ArrowRight', 1), ('ArrowDown', 5), ('ArrowDown', 5), ('ArrowLeft', -1), ('ArrowUp', -5)]:
+        page.keyboard.press(key)
+        place += step
+        at_pixel(page, made, made.pixels[place], 0, 'mirrors')
+    for _ in range(6): page.keyboard.press('ArrowLeft')      # it stops at the rim
+    at_pixel(page, made, made.pixels[place - place % 5], 0, 'mirrors')
+    outline = 'document.activeElement.getAttribute("role") + getComputedStyle(document.activeElement).outlineStyle'
+    assert page.evaluate(outline) == 'radiosolid'
+    page.keyboard.press('Tab')
+    assert page.evaluate('document.activeElement.getAttribute("role")') != 'radio'
+
+
+def test_a_broken_look_goes_red_in_words_too(visit):
+    page = visit(whole_page('click', MAKE['unmoved']().html()))
+    assert page.locator('.good').is_visible() and page.locator('.bad').count() == 0
+    page.get_by_role('slider').focus()
+    page.keyboard.press('ArrowRight')
+    verdict = page.locator('.bad')
+    assert 'breaks the symmetry here' in verdict.inner_text() and page.locator('.good').count() == 0
+    assert is_red(verdict)
+
+
+@pytest.mark.parametrize('width', WIDTHS)
+def test_pixels_without_scripts_show_every_element(visit, width):
+    made = MAKE['click']()
+    page = visit(whole_page('no scripts', made.html()), width, scripts=False)
+    text = page.locator('[role=group]').inner_text()
+    assert all(label in text for label in made.labels) and text.count('Equivariant:') == 4
+    assert page.locator('.spot img').count() == 4 and page.locator('.strip img').count() == 12
+    bare = visit(re.sub(r'<(script|style|noscript)>.*?</\1>', '', made.html(), flags=re.S), width)
+    assert bare.locator('.strip img').count() == 3 and bare.locator('.strip img').first.is_visible()
 
 
 @pytest.mark.parametrize('width', WIDTHS)
@@ -309,7 +472,8 @@ class Live:
     def __init__(self, page, title):
         from playwright.sync_api import expect
         self.page, self.expect, self.box = page, expect, page.locator('.widget-vbox', has_text=title)
-        self.label, self.handle = self.box.locator('output'), self.box.locator('.noUi-handle')
+        self.label, self.sliders = self.box.locator('output'), self.box.locator('.noUi-handle')
+        self.handle = self.sliders.last   # the group element's
         self.handle.scroll_into_view_if_needed()
 
     def press(self, key, times=1):
@@ -384,5 +548,35 @@ def test_lab_broken_layer(lab):
     live.press('PageUp', 18)
     live.says('element 1: 90°')
     assert error_in(live.text()) > 1e-2 and 'breaks the symmetry' in live.text()
-    red, green, blue = map(int, re.findall(r'\d+', live.box.locator('.bad').evaluate('e => getComputedStyle(e).color')))
-    assert red > 2*green > blue
+    assert is_red(live.box.locator('.bad'))
+
+
+def test_lab_click_and_turn(lab):
+    live = Live(lab, 'What a response depends on')
+    row, column, element = live.sliders.all()
+    live.says('element 0: 0°')
+    place, seen = [10, 10], set()
+    for slider, key, change in [(row, 'ArrowRight', (1, 0)), (column, 'ArrowRight', (0, 1)), (row, 'End', (16, 0))]:
+        slider.focus()
+        lab.keyboard.press(key)
+        place = [a + b for a, b in zip(place, change)]
+        says = f'Pixel: {name_of(place)} of the image as it was.'
+        live.expect(live.box.get_by_text(says)).to_be_visible(timeout=15_000)
+        assert error_in(live.text()) < 1e-4 and 'Equivariant:' in live.text()
+        seen.add(tuple(live.images()))
+    for h in 1, 2, 3:
+        live.press('ArrowRight')
+        live.says(f'element {h}: {90*h}°')
+        says = f'Now, marked: {name_of(moved_pixel("p4", h, place, 28))}.'
+        live.expect(live.box.get_by_text(says)).to_be_visible(timeout=15_000)
+        assert error_in(live.text()) < 1e-4 and 'Equivariant:' in live.text()
+        seen.add(tuple(live.images()))
+    assert len(seen) == 6 and live.box.locator('.mark').is_visible()
+
+
+def test_lab_click_and_turn_broken(lab):
+    live = Live(lab, 'A layer that forgets to move the kernel')
+    live.says('element 0: 0°')
+    live.press('ArrowRight')
+    live.says('element 1: 90°')
+    assert error_in(live.text()) > 1e-2 and 'breaks the symmetry' in live.text() and is_red(live.box.locator('.bad'))
