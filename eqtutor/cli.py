@@ -26,7 +26,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from .actions import rotate
-from .cost import cost_table, markdown_table
+from . import e4 as _e4  # registers its networks and its benchmark
+from .cost import BENCHMARKS, cost_table, markdown_table
 from .data import DATASETS, TensorLoader, digits, get_loader, mnist
 from .equivariance import layer_report, perturb_
 from .networks import get_model, model_rows, p4_cnn, z2_cnn
@@ -240,11 +241,13 @@ def check(
 # %% ../nbs/4_course/32_cli.ipynb #00000023
 @app.command()
 def bench(
-    networks:list[str]=typer.Argument(None, help='Names of `eqtutor models`; all for 28×28 digits if left out.'),
+    networks:list[str]=typer.Argument(None, help='Names of `eqtutor models`, or one benchmark of a chapter, such as e4. All networks for 28×28 digits if left out.'),
     batch:int=typer.Option(16, min=1, help='Images in a step.'),
     memory:bool=typer.Option(False, help='Measure peak memory too, each network in a process of its own.'),
+    out:Path=typer.Option(None, help='Write a benchmark with versions and hardware to this JSON file.'),
 )->None:
     "Parameters, MACs of one image, and the time of a training step as a ratio to the p4-CNN, in one process."
+    if networks and networks[0] in BENCHMARKS: return _benchmark(networks[0], out)
     with _explained():
         chosen = [get_model(n) for n in networks or [r['name'] for r in model_rows() if r['data'] == 'rot-MNIST']]
         rows = []
@@ -254,7 +257,16 @@ def bench(
     typer.echo(f'batch {batch}; time of a training step over that of the p4-CNN on 28×28 digits; torch {torch.__version__}, {torch.get_num_threads()} threads\n')
     typer.echo(markdown_table(rows))
 
-# %% ../nbs/4_course/32_cli.ipynb #00000026
+# %% ../nbs/4_course/32_cli.ipynb #00000024
+def _benchmark(name:str, out:Path|None)->None:
+    "Run a chapter's benchmark and print its tables."
+    with _explained():
+        tables = BENCHMARKS[name]()
+        around = environment('cuda' if torch.cuda.is_available() else 'cpu')
+        if out: write_atomic(out, (json.dumps({'benchmark': name, **around, 'tables': {t: [asdict(r) for r in rows] for t, rows in tables}}, indent=1, ensure_ascii=False) + '\n').encode())
+    typer.echo('\n\n'.join(f'{title}\n\n{markdown_table(rows)}' for title, rows in tables))
+
+# %% ../nbs/4_course/32_cli.ipynb #00000027
 @dataclass(frozen=True)
 class Training:
     "The settings of `eqtutor train`."
@@ -279,7 +291,7 @@ class Training:
         if unknown := [k for k in found if k not in known]: raise ValueError(f'{path}: unknown settings {", ".join(unknown)}. Known are {", ".join(known)}.')
         return cls(**found | {k: v for k, v in options.items() if v is not None})
 
-# %% ../nbs/4_course/32_cli.ipynb #00000027
+# %% ../nbs/4_course/32_cli.ipynb #00000028
 def _loaders(c:Training, device:str)->dict:
     "A loader for each split, or an error if the pictures do not fit the network."
     if c.data not in DATASETS: raise ValueError(f'unknown data {c.data!r}. Known are {", ".join(DATASETS)}.')
@@ -288,7 +300,7 @@ def _loaders(c:Training, device:str)->dict:
     if got != want: raise ValueError(f'{c.network} is made for pictures {want}, but {c.data} has {got}. Choose another network or data set: `eqtutor models` says what belongs together.')
     return {s: get_loader(d, c.batch_size if s == 'train' else 500, s == 'train', c.seed, device, c.augment if s == 'train' else None) for s, d in sets.items()}
 
-# %% ../nbs/4_course/32_cli.ipynb #00000028
+# %% ../nbs/4_course/32_cli.ipynb #00000029
 def run_training(
     c:Training,
     out:Path=Path('results'), # the result goes to `out/<experiment>/<seed>.json`
@@ -309,7 +321,7 @@ def run_training(
     write_atomic(folder/f'{c.seed}.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
     return result
 
-# %% ../nbs/4_course/32_cli.ipynb #00000029
+# %% ../nbs/4_course/32_cli.ipynb #0000002a
 @app.command()
 def train(
     config:Path=typer.Argument(None, help='A JSON file of settings; every name below may stand in it, with _ for -.'),

@@ -29,6 +29,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+# %% ../nbs/2_training/12_training.ipynb #00000004
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -42,7 +43,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from tqdm.auto import tqdm
 
-# %% ../nbs/2_training/12_training.ipynb #0000000f
+# %% ../nbs/2_training/12_training.ipynb #00000010
 def seed_everything(
     seed:int, # from 0 to 2³² − 1
 )->None:
@@ -51,7 +52,7 @@ def seed_everything(
     np.random.seed(seed)
     torch.manual_seed(seed)
 
-# %% ../nbs/2_training/12_training.ipynb #00000012
+# %% ../nbs/2_training/12_training.ipynb #00000013
 def _device(net:nn.Module)->torch.device: return next((p.device for p in net.parameters()), torch.device('cpu'))
 
 PRECISIONS = (None, 'no', 'bf16', 'fp16')
@@ -60,7 +61,7 @@ def _leave_processes()->None:
     "Close the connections to the other processes: threads that still serve them abort an interpreter that ends."
     if dist.is_available() and dist.is_initialized(): dist.destroy_process_group()
 
-# %% ../nbs/2_training/12_training.ipynb #00000013
+# %% ../nbs/2_training/12_training.ipynb #00000014
 @contextmanager
 def accelerated(
     net:nn.Module,            # lies on the device to train on; one of several processes takes the device it is given
@@ -80,7 +81,7 @@ def accelerated(
     finally:
         if not others: AcceleratorState._reset_state(reset_partial_state=alone and not partial_state)
 
-# %% ../nbs/2_training/12_training.ipynb #00000016
+# %% ../nbs/2_training/12_training.ipynb #00000017
 def share(
     batch:Sequence[Tensor],     # `(x, y)`, the same in every process
     accelerator:Accelerator,
@@ -93,7 +94,7 @@ def share(
     x, y = x[rank::processes], y[rank::processes]
     return x, y, len(y) * processes / len(batch[1])
 
-# %% ../nbs/2_training/12_training.ipynb #0000001a
+# %% ../nbs/2_training/12_training.ipynb #0000001b
 @contextmanager
 def sync_batch_norm(
     net:nn.Module, # its BatchNorm layers are replaced inside the context
@@ -110,7 +111,7 @@ def sync_batch_norm(
             layer.training = synced.training
             setattr(net.get_submodule(parent), leaf, layer)
 
-# %% ../nbs/2_training/12_training.ipynb #0000001d
+# %% ../nbs/2_training/12_training.ipynb #0000001e
 @contextmanager
 def _parallel(net:nn.Module, accelerator:Accelerator, sync_bn:bool)->Iterator[nn.Module]:
     "The net as it is called in training: itself, or wrapped so that the processes average their gradients."
@@ -130,7 +131,7 @@ def _summed(accelerator:Accelerator|None, *numbers:float)->list[float]:
     if accelerator is None or accelerator.num_processes == 1: return list(numbers)
     return accelerator.reduce(torch.tensor(numbers, dtype=torch.float64, device=accelerator.device), 'sum').tolist()
 
-# %% ../nbs/2_training/12_training.ipynb #0000001f
+# %% ../nbs/2_training/12_training.ipynb #00000020
 def _logits(net:nn.Module, x:Tensor, y:Tensor)->Tensor:
     "Class scores `(b, classes)` in float32 or better, or an error that says what came instead."
     logits = net(x)
@@ -138,7 +139,7 @@ def _logits(net:nn.Module, x:Tensor, y:Tensor)->Tensor:
     raise ValueError(f'The net must turn images {tuple(x.shape)} into scores ({len(y)}, classes), '
                      f'but gave {tuple(logits.shape)}. End it with a pool over space (and group), then flatten(1).')
 
-# %% ../nbs/2_training/12_training.ipynb #00000020
+# %% ../nbs/2_training/12_training.ipynb #00000021
 @torch.no_grad()
 def evaluate(
     net:nn.Module,                            # images to scores `(b, classes)`
@@ -164,7 +165,7 @@ def evaluate(
     if not count: raise ValueError('The loader gave no batch: is the data set empty, or an iterator that is used up?')
     return {'loss': loss / count, 'accuracy': correct / count}
 
-# %% ../nbs/2_training/12_training.ipynb #0000002a
+# %% ../nbs/2_training/12_training.ipynb #0000002b
 def steps(
     *at:float,      # shares of training, such as .5 and .75
     by:float=10.,   # divides the rate at each of them
@@ -181,7 +182,7 @@ def warm_up(
     def rise(t:float)->float: return math.floor(t / share * stairs + 1 + 1e-9) / stairs if stairs else t / share
     return lambda t: after(t) * min(1., rise(t))
 
-# %% ../nbs/2_training/12_training.ipynb #0000002c
+# %% ../nbs/2_training/12_training.ipynb #0000002d
 SCHEDULES:dict[str, Callable[[float], float]] = {
     'constant': lambda t: 1.,
     'cosine': lambda t: (1 + math.cos(math.pi * t)) / 2,
@@ -193,7 +194,7 @@ SCHEDULES:dict[str, Callable[[float], float]] = {
     'P4 CIFAR': steps(60/200, 120/200, 160/200, by=5),
 }
 
-# %% ../nbs/2_training/12_training.ipynb #00000032
+# %% ../nbs/2_training/12_training.ipynb #00000033
 def plateaus(
     losses:Iterable[float], # validation losses, one an epoch
     patience:int,           # epochs without a new best loss that count as one plateau
@@ -206,14 +207,14 @@ def plateaus(
         if waited == patience: waited, found = 0, found + 1
     return found
 
-# %% ../nbs/2_training/12_training.ipynb #00000035
+# %% ../nbs/2_training/12_training.ipynb #00000036
 OPTIMIZERS:dict[str, Callable[..., torch.optim.Optimizer]] = {
     'adam': torch.optim.Adam,
     'sgd': partial(torch.optim.SGD, momentum=.9),
     'nesterov': partial(torch.optim.SGD, momentum=.9, nesterov=True),
 }
 
-# %% ../nbs/2_training/12_training.ipynb #00000036
+# %% ../nbs/2_training/12_training.ipynb #00000037
 @dataclass(frozen=True)
 class Recipe:
     "How a paper trained a network; `fit(net, train, valid, **recipe.settings())` trains like it."
@@ -229,7 +230,7 @@ class Recipe:
         "Arguments for `fit`; the batch size is the loader's."
         return {k: v for k, v in vars(self).items() if k != 'batch_size'}
 
-# %% ../nbs/2_training/12_training.ipynb #00000037
+# %% ../nbs/2_training/12_training.ipynb #00000038
 RECIPES = {
     'P1 rotMNIST': Recipe(100, 128, 'adam', 1e-3, 1e-4),
     'P1 All-CNN': Recipe(350, 128, 'sgd', .05, 1e-3, 'P1 All-CNN'),  # lr: the best of .01, .05, .1, .25
@@ -244,7 +245,7 @@ RECIPES = {
     'P4 CIFAR': Recipe(200, 128, 'nesterov', .1, 5e-4, 'P4 CIFAR'),
 }
 
-# %% ../nbs/2_training/12_training.ipynb #0000003a
+# %% ../nbs/2_training/12_training.ipynb #0000003b
 def train_step(
     net:nn.Module,
     batch:Sequence[Tensor],               # `(x, y)`, whole
@@ -266,13 +267,13 @@ def train_step(
     optimizer.step()
     return mean, int((logits.argmax(1) == y).sum()), logits
 
-# %% ../nbs/2_training/12_training.ipynb #0000003b
+# %% ../nbs/2_training/12_training.ipynb #0000003c
 def _clip(net:nn.Module, accelerator:Accelerator, clip:float, place:str)->None:
     norm = float(accelerator.clip_grad_norm_(net.parameters(), clip))
     if not math.isfinite(norm) and accelerator.scaler is None:  # fp16's scaler skips such a step by itself
         raise FloatingPointError(f'the gradient is {norm} in {place}')
 
-# %% ../nbs/2_training/12_training.ipynb #0000003c
+# %% ../nbs/2_training/12_training.ipynb #0000003d
 def train_epoch(
     net:nn.Module,                            # images to scores `(b, classes)`
     loader:Iterable[tuple[Tensor, Tensor]],   # batches `(x, y)`
@@ -298,7 +299,7 @@ def train_epoch(
     if not count: raise ValueError('The loader gave no batch: is the data set empty, or an iterator that is used up?')
     return {'loss': loss_sum / count, 'accuracy': _summed(accelerator, correct)[0] / count}
 
-# %% ../nbs/2_training/12_training.ipynb #0000004a
+# %% ../nbs/2_training/12_training.ipynb #0000004b
 class DivergenceAlarm:
     "Warns once when ten batches in a row have a mean loss far above both the first loss and that of guessing."
     def __init__(self,
@@ -316,7 +317,7 @@ class DivergenceAlarm:
                       f'the first was {self.first:.3g} and guessing costs {math.log(classes):.3g}. Lower the learning '
                       'rate, warm it up, or clip the gradient.', RuntimeWarning, stacklevel=2)
 
-# %% ../nbs/2_training/12_training.ipynb #0000004e
+# %% ../nbs/2_training/12_training.ipynb #0000004f
 @torch.no_grad()
 def average_into(
     ema:nn.Module,  # a copy of the net; moved
@@ -330,7 +331,7 @@ def average_into(
         if mean.is_floating_point(): mean.lerp_(new, 1 - decay)
         else: mean.copy_(new)
 
-# %% ../nbs/2_training/12_training.ipynb #00000051
+# %% ../nbs/2_training/12_training.ipynb #00000052
 def environment(
     device:torch.device|str='cpu', # where the net lies
 )->dict[str, Any]:                 # 'versions', 'hardware', 'commit'
@@ -342,7 +343,7 @@ def environment(
     versions = {name: _version(name) for name in ('eqtutor', 'torch', 'accelerate', 'numpy', 'safetensors')}
     return {'versions': {'python': platform.python_version()} | versions, 'hardware': hardware, 'commit': _commit()}
 
-# %% ../nbs/2_training/12_training.ipynb #00000052
+# %% ../nbs/2_training/12_training.ipynb #00000053
 def _version(name:str)->str|None:
     try: return version(name)
     except PackageNotFoundError: return None
@@ -353,7 +354,7 @@ def _commit()->str|None:
     except OSError: return None  # no git on this machine
     return found.stdout.strip() or None
 
-# %% ../nbs/2_training/12_training.ipynb #00000055
+# %% ../nbs/2_training/12_training.ipynb #00000056
 def write_atomic(
     path:Path,   # the file to replace
     data:bytes,  # its new content
@@ -372,7 +373,7 @@ def write_atomic(
     try: os.fsync(folder)  # the new name, too, must reach the disk
     finally: os.close(folder)
 
-# %% ../nbs/2_training/12_training.ipynb #0000005a
+# %% ../nbs/2_training/12_training.ipynb #0000005b
 def _digest(tensors:dict[str, Tensor], about:str)->str:
     "SHA-256 over names, bytes and text: safetensors itself would not notice a flipped bit."
     sha = hashlib.sha256(about.encode())
@@ -390,7 +391,7 @@ def _set_generators(state:dict[str, Any])->None:
     random.setstate((kind, tuple(keys), gauss))
     np.random.set_state(tuple(state['numpy']))
 
-# %% ../nbs/2_training/12_training.ipynb #0000005b
+# %% ../nbs/2_training/12_training.ipynb #0000005c
 def save_checkpoint(
     path:Path,                        # the file, replaced whole
     net:nn.Module,                    # its `state_dict` is saved
@@ -410,7 +411,7 @@ def save_checkpoint(
     text = json.dumps(about | {'generators': _generators()})
     write_atomic(path, save(tensors, {'eqtutor': text, 'sha256': _digest(tensors, text)}))
 
-# %% ../nbs/2_training/12_training.ipynb #0000005d
+# %% ../nbs/2_training/12_training.ipynb #0000005e
 def read_checkpoint(
     path:Path, # a file of `save_checkpoint`
 )->tuple[dict[str, Tensor], dict[str, Any]]: # tensors by name; header, history and generators
@@ -430,7 +431,7 @@ def read_checkpoint(
     if notes.get('sha256') != _digest(tensors, notes['eqtutor']): raise ValueError(broken)
     return tensors, json.loads(notes['eqtutor'])
 
-# %% ../nbs/2_training/12_training.ipynb #00000065
+# %% ../nbs/2_training/12_training.ipynb #00000066
 def _part(tensors:dict[str, Tensor], prefix:str)->dict[str, Tensor]:
     return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
 
@@ -449,7 +450,7 @@ def _load_net(net:nn.Module, tensors:dict[str, Tensor], path:Path)->None:
         raise ValueError(f'{path} does not fit this net ({found}). Build it with the arguments it was trained with.')
     net.load_state_dict(tensors)
 
-# %% ../nbs/2_training/12_training.ipynb #00000066
+# %% ../nbs/2_training/12_training.ipynb #00000067
 def load_weights(
     net:nn.Module,  # built with the arguments it was trained with
     path:str|Path,  # a checkpoint, or a safetensors file of a `state_dict`
@@ -470,7 +471,7 @@ def load_weights(
     _load_net(net, tensors, path)
     return net
 
-# %% ../nbs/2_training/12_training.ipynb #0000006a
+# %% ../nbs/2_training/12_training.ipynb #0000006b
 CHECKPOINT, LOG = 'checkpoint.safetensors', 'log.jsonl'
 
 def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer, header:dict, history:list[dict],
@@ -485,7 +486,7 @@ def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer, header:dict
         raise RuntimeError(f'The run cannot be written to {out} ({error}). Free some space, or choose a folder you may '
                            'write to; what was saved there before is still whole.') from error
 
-# %% ../nbs/2_training/12_training.ipynb #0000006b
+# %% ../nbs/2_training/12_training.ipynb #0000006c
 @dataclass
 class Run:
     "A training run: `header` (settings, versions, hardware), `history` (a dict an epoch), `out` (its folder) and `ema` (averaged net), if any."
@@ -509,7 +510,7 @@ class Run:
         if self.out is not None: _write(self.out, net, optimizer, self.header, history, extra)
         self.history = history
 
-# %% ../nbs/2_training/12_training.ipynb #0000006d
+# %% ../nbs/2_training/12_training.ipynb #0000006e
 @dataclass
 class _Parts:
     net:nn.Module
@@ -530,14 +531,14 @@ def _torch_generators(net:nn.Module)->dict[str, Tensor]:
     found, device = {'rng.torch': torch.get_rng_state()}, _device(net)
     return found | ({'rng.cuda': torch.cuda.get_rng_state(device)} if device.type == 'cuda' else {})
 
-# %% ../nbs/2_training/12_training.ipynb #0000006e
+# %% ../nbs/2_training/12_training.ipynb #0000006f
 def _save(run:Run, parts:_Parts, epoch:dict[str, Any]|None=None)->None:
     "Every process brings its state, the first one writes."
     extra = parts.extra()
     if parts.accelerator.is_main_process: run.save(parts.net, parts.optimizer, epoch, extra)
     elif epoch: run.history = [*run.history, epoch]
 
-# %% ../nbs/2_training/12_training.ipynb #00000070
+# %% ../nbs/2_training/12_training.ipynb #00000071
 def _begin(parts:_Parts, header:dict, out:str|Path|None, resume:bool)->Run:
     "A new run, or the old one with net, optimizer and generators as they were."
     run, rank = Run(header, out=None if out is None else Path(out), ema=parts.ema), parts.accelerator.process_index
@@ -552,7 +553,7 @@ def _begin(parts:_Parts, header:dict, out:str|Path|None, resume:bool)->Run:
     _save(run, parts)
     return run
 
-# %% ../nbs/2_training/12_training.ipynb #00000072
+# %% ../nbs/2_training/12_training.ipynb #00000073
 def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
     free = {'epochs'} if new['schedule'] == 'constant' else set()
     changed = [k for k in old | new if old.get(k) != new.get(k) and k not in free]
@@ -561,7 +562,7 @@ def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
     raise ValueError(f'{out} holds a run with other settings ({found}). Resume with the old ones, '
                      'or start a new run in another folder.')
 
-# %% ../nbs/2_training/12_training.ipynb #00000074
+# %% ../nbs/2_training/12_training.ipynb #00000075
 def _describe(loader:Any)->dict[str, Any]:
     "What a loader shows of its order and its data, the normalisation included."
     found = {k: getattr(loader, k) for k in ('batch_size', 'shuffle', 'seed', 'augment') if hasattr(loader, k)}
@@ -572,7 +573,7 @@ def _describe(loader:Any)->dict[str, Any]:
         found |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2), 'deviation': round(x.std().item(), 2)}
     return {f'loader {k}': v for k, v in found.items()}
 
-# %% ../nbs/2_training/12_training.ipynb #00000075
+# %% ../nbs/2_training/12_training.ipynb #00000076
 def _resume(run:Run, parts:_Parts)->None:
     "Bring back a run from its folder; everything is checked before anything is changed."
     assert run.out is not None
@@ -591,7 +592,7 @@ def _resume(run:Run, parts:_Parts)->None:
     run.header = about['header'] | {'config': run.header['config'], 'resumed': [*earlier, now]}
     run.history = about['history']
 
-# %% ../nbs/2_training/12_training.ipynb #00000076
+# %% ../nbs/2_training/12_training.ipynb #00000077
 def _load_optimizer(parts:_Parts, tensors:dict[str, Tensor])->None:
     state:dict[int, dict[str, Tensor]] = {}
     for key, t in _part(tensors, 'optimizer.').items():
@@ -611,7 +612,7 @@ def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->N
         if f'rng.cuda{suffix}' in tensors and device.type == 'cuda':
             torch.cuda.set_rng_state(tensors[f'rng.cuda{suffix}'], device)
 
-# %% ../nbs/2_training/12_training.ipynb #00000078
+# %% ../nbs/2_training/12_training.ipynb #00000079
 def fit(
     net:nn.Module,                  # images to scores `(b, classes)`, on the device to train on
     train:Iterable,                 # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
@@ -642,7 +643,7 @@ def fit(
         _run_epochs(run, parts, train, valid, bar and accelerator.is_main_process)
     return run
 
-# %% ../nbs/2_training/12_training.ipynb #0000007a
+# %% ../nbs/2_training/12_training.ipynb #0000007b
 def _header(net:nn.Module, train:Any, accelerator:Accelerator, config:dict, own:dict)->dict[str, Any]:
     "Settings and circumstances, as the checkpoint will give them back; or an error."
     for what, names in {'schedule': tuple(SCHEDULES), 'optimizer': tuple(OPTIMIZERS)}.items():
@@ -660,7 +661,7 @@ def _header(net:nn.Module, train:Any, accelerator:Accelerator, config:dict, own:
     around['hardware'] |= {'processes': accelerator.num_processes}
     return {'config': settings, **around}
 
-# %% ../nbs/2_training/12_training.ipynb #0000007b
+# %% ../nbs/2_training/12_training.ipynb #0000007c
 def _parts(net:nn.Module, parallel:nn.Module, accelerator:Accelerator, ema:nn.Module|None, own:dict)->_Parts:
     optimizer = OPTIMIZERS[own['optimizer']](net.parameters(), lr=own['lr'], weight_decay=own['weight_decay'])
     if ema is not None: ema.to(_device(net)).load_state_dict(net.state_dict())  # what the wrapping has made equal everywhere
@@ -671,7 +672,7 @@ def _run_epochs(run:Run, parts:_Parts, train:Any, valid:Iterable, bar:bool)->Non
     with tqdm(total=epochs * len(train), initial=len(run.history) * len(train), unit='batch', disable=not bar) as progress,             _explained(run):
         while len(run.history) < epochs: _one_epoch(run, parts, train, valid, alarm, progress)
 
-# %% ../nbs/2_training/12_training.ipynb #0000007c
+# %% ../nbs/2_training/12_training.ipynb #0000007d
 def _one_epoch(run:Run, parts:_Parts, train:Any, valid:Iterable, alarm:DivergenceAlarm, bar:tqdm)->None:
     config, epoch, began = run.header['config'], len(run.history), time.perf_counter()
     first, halved = epoch * len(train), plateaus(run.curve('valid_loss'), config['patience']) if config['patience'] else 0
@@ -687,7 +688,7 @@ def _one_epoch(run:Run, parts:_Parts, train:Any, valid:Iterable, alarm:Divergenc
     metrics = {'epoch': epoch + 1, 'lr': rate, **{f'train_{k}': v for k, v in trained.items()}, **tested}
     _save(run, parts, {**metrics, 'seconds': time.perf_counter() - began})
 
-# %% ../nbs/2_training/12_training.ipynb #0000007e
+# %% ../nbs/2_training/12_training.ipynb #0000007f
 def _measure(parts:_Parts, valid:Iterable)->dict[str, float]:
     found:dict[str, float] = {}
     for name, net in {'valid': parts.net, 'ema': parts.ema}.items():
@@ -699,7 +700,7 @@ def _measure(parts:_Parts, valid:Iterable)->dict[str, float]:
         found |= {f'{name}_{k}': v for k, v in tested.items()}
     return found
 
-# %% ../nbs/2_training/12_training.ipynb #0000007f
+# %% ../nbs/2_training/12_training.ipynb #00000080
 @contextmanager
 def _explained(run:Run)->Iterator[None]:
     "Say of Ctrl-C and of a loss that is not finite where it happened and what is safe."
