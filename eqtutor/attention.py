@@ -42,8 +42,12 @@ def _window_sum(kernel_size:int, dilation:int, w:Tensor, scale:Tensor|None, v:Te
     return out.to(v.dtype)
 
 def _window_scores(kernel_size:int, dilation:int, w:None, scale:Tensor|None, v:Tensor, g:Tensor)->Tensor:
-    views = shifted(v, kernel_size, dilation)
-    return torch.stack([((g if scale is None else g*scale[:, :, i])*seen).sum(2) for i, seen in enumerate(views)], 2)
+    views, g = shifted(v, kernel_size, dilation), g.to(_accumulator(g))
+    def score(i:int)->Tensor: return ((g if scale is None else g*scale[:, :, i])*views[i]).sum(2).to(v.dtype)
+    if torch.compiler.is_compiling(): return torch.stack([score(i) for i in range(len(views))], 2)
+    out = v.new_empty(*v.shape[:2], len(views), *v.shape[3:])
+    for i in range(len(views)): out[:, :, i] = score(i)
+    return out
 
 # %% ../nbs/3_papers/20_attention.ipynb #00000020
 def _window_spread(kernel_size:int, dilation:int, w:Tensor, scale:Tensor|None, v:None, g:Tensor)->Tensor:
@@ -64,11 +68,13 @@ _GRADIENTS = _window_scores, _window_scale, _window_spread, _window_sum   # of T
 class _WindowForm(torch.autograd.Function):
     "The gradient of T(w, ψ, v, g) in the argument number `slot`; ψ = None stands for ones."
     @staticmethod
-    def forward(ctx, slot, kernel_size, dilation, *factors):
-        ctx.slot, ctx.window = slot, (kernel_size, dilation)
-        ctx.save_for_backward(*factors)
+    def forward(slot, kernel_size, dilation, *factors):
         with torch.autocast(next(f for f in factors if f is not None).device.type, enabled=False):   # one dtype has been chosen already
             return _GRADIENTS[slot](kernel_size, dilation, *factors)
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.slot, ctx.window = inputs[0], inputs[1:3]
+        ctx.save_for_backward(*inputs[3:])
     @staticmethod
     def backward(ctx, grad):
         full = [grad if i == ctx.slot else f for i, f in enumerate(ctx.saved_tensors)]
@@ -84,7 +90,7 @@ def window_sum(
     dilation:int=1,
 )->Tensor:                    # like `values`
     "Sum over a window with weights of its own at each pixel: Σ_Δ weights[Δ](x) · scale[Δ] · values(x+Δ), zeros outside."
-    _check_window(weights, values, kernel_size, scale, 'weights')
+    _check_window(weights, values, kernel_size, scale, dilation, 'weights')
     scale = None if scale is None else scale[..., None, None]
     return _WindowForm.apply(3, kernel_size, dilation, *_one_dtype(weights, scale, values), None)
 
@@ -96,14 +102,16 @@ def window_scores(
     dilation:int=1,
 )->Tensor:                    # `(b, heads, k², …, h, w)`
     "Each query with the keys of its window: Σ_c queries[c](x) · scale[Δ] · keys[c](x+Δ), zeros outside."
-    _check_window(queries, keys, kernel_size, scale, 'queries')
+    _check_window(queries, keys, kernel_size, scale, dilation, 'queries')
     q, factor, k = _one_dtype(queries, None if scale is None else scale[..., None, None], keys)
     return _WindowForm.apply(0, kernel_size, dilation, None, factor, k, q)
 
 # %% ../nbs/3_papers/20_attention.ipynb #00000024
 def _one_dtype(*tensors:Tensor|None)->list[Tensor|None]:
-    "The tensors in the widest dtype among them: under autocast they come in two."
-    wide = reduce(torch.promote_types, (t.dtype for t in tensors if t is not None))
+    "The tensors in one dtype: the widest among them; where autocast is on, its dtype instead of float32."
+    given = [t for t in tensors if t is not None]
+    wide, kind = reduce(torch.promote_types, (t.dtype for t in given)), given[0].device.type
+    if wide == torch.float32 and torch.is_autocast_enabled(kind): wide = torch.get_autocast_dtype(kind)
     return [t if t is None else t.to(wide) for t in tensors]
 
 def _check_odd(**sizes:int)->None:
@@ -112,9 +120,10 @@ def _check_odd(**sizes:int)->None:
     for name, k in sizes.items():
         if k % 2 == 0: raise ValueError(f'a window needs a pixel in its middle: expected an odd {name}, got {k}; use {k - 1} or {k + 1}')
 
-def _check_window(first:Tensor, values:Tensor, kernel_size:int, scale:Tensor|None, name:str)->None:
+def _check_window(first:Tensor, values:Tensor, kernel_size:int, scale:Tensor|None, dilation:int, name:str)->None:
     "Raise a `ValueError` that says which shapes a window needs, unless they fit."
     _check_odd(kernel_size=kernel_size)
+    check_positive(dilation=dilation)
     if values.ndim < 5: raise ValueError(f'expected values (b, heads, channels, …, h, w), got shape {tuple(values.shape)}')
     want = (*values.shape[:2], kernel_size**2 if name == 'weights' else values.shape[2], *values.shape[3:])
     if tuple(first.shape) != want:
@@ -123,7 +132,7 @@ def _check_window(first:Tensor, values:Tensor, kernel_size:int, scale:Tensor|Non
     ones = (*values.shape[1:3], kernel_size**2, *values.shape[3:-2])
     if tuple(scale.shape) != ones: raise ValueError(f'scale: expected one factor for each head, channel, offset and pose, {ones}, got {tuple(scale.shape)}')
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000033
+# %% ../nbs/3_papers/20_attention.ipynb #00000035
 def window_mask(
     kernel_size:int, # odd
     height:int,
@@ -132,9 +141,11 @@ def window_mask(
     device:torch.device|str|None=None,
 )->Tensor:           # bool `(k², h, w)`
     "True where the neighbour x+Δ of pixel x lies inside the image."
+    _check_odd(kernel_size=kernel_size)
+    check_positive(height=height, width=width, dilation=dilation)
     return torch.stack(shifted(torch.ones(height, width, device=device), kernel_size, dilation)) > 0
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000039
+# %% ../nbs/3_papers/20_attention.ipynb #0000003b
 class _Maps(nn.Module):
     "The maps φ of an image `(b, c, h, w)`: queries, keys and values, `(b, heads, d, h, w)` each; the queries are scaled."
     def __init__(self, in_channels:int, out_channels:int, heads:int, scale:str, bias:bool):
@@ -150,7 +161,7 @@ class _Maps(nn.Module):
         q, k, v = (m.unflatten(1, (self.heads, self.width)) for m in maps)
         return q, k, v
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000003b
+# %% ../nbs/3_papers/20_attention.ipynb #0000003d
 class _Offsets(nn.Module):
     "Scores q·ρ_Δ with the encodings of a window's offsets: `(b, heads, k², h, w)` from queries `(b, heads, d, h, w)`."
     def __init__(self, heads:int, width:int, kernel_size:int):
@@ -174,7 +185,7 @@ class _AllOffsets(nn.Module):
         entry = (down[:, None, :, None]*(2*w - 1) + right[:, None]).flatten(2).flatten(0, 1)     # `(source, target)`
         return (known.mT @ q.flatten(-2)).gather(2, entry.expand(*q.shape[:2], -1, -1)).unflatten(-1, (h, w))
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000003d
+# %% ../nbs/3_papers/20_attention.ipynb #0000003f
 class _Attention2d(nn.Module):
     "What attention layers share: an image `(b, c, h, w)`, or a feature map of the trivial group `(b, c, 1, h, w)`, to the same with `out_channels`."
     in_channels:int; out_channels:int; window:int|None; encoding:str; boundary:str
@@ -201,7 +212,7 @@ class _Attention2d(nn.Module):
         return (f'{self.in_channels}, {self.out_channels}, window={self.window}, heads={self.heads}, encoding={self.encoding!r}'
                 + ('' if self.window is None else f', boundary={self.boundary!r}'))
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000003e
+# %% ../nbs/3_papers/20_attention.ipynb #00000040
 def _everywhere(q:Tensor, k:Tensor, v:Tensor, relative:nn.Module|None)->Tensor:
     "Global attention: every pixel a token, through torch's fused kernel."
     bias = None if relative is None else relative(q).flatten(-2).mT                  # `(b, heads, target, source)`
@@ -219,7 +230,7 @@ def _as_image(x:Tensor, channels:int, name:str)->Tensor:
     check_input(x, channels, get_group('Z2') if x.ndim == 5 else None, name)
     return x[:, :, 0] if x.ndim == 5 else x
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000003f
+# %% ../nbs/3_papers/20_attention.ipynb #00000041
 class SelfAttention2d(_Attention2d):
     "Multi-head self-attention `(b, in_channels, h, w)` to `(b, out_channels, h, w)`, over all pixels or a window around each (P3, Eqs 8–11)."
     def __init__(self,
@@ -245,14 +256,14 @@ class SelfAttention2d(_Attention2d):
         if encoding == 'relative':
             self.relative = _Offsets(heads, self.maps.width, window) if window else _AllOffsets(heads, self.maps.width, _pixels(size, encoding))
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000040
+# %% ../nbs/3_papers/20_attention.ipynb #00000042
 def _pixels(size:tuple[int, int]|None, encoding:str)->tuple[int, int]:
     if not isinstance(size, (tuple, list)) or len(size) != 2:
         raise ValueError(f'the {encoding} encoding is a table of places: expected size=(height, width) of the images, got {size!r}')
     check_positive(height=size[0], width=size[1])
     return size[0], size[1]
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000056
+# %% ../nbs/3_papers/20_attention.ipynb #00000058
 class _RowsAndColumns(nn.Module):
     "Scores with factorised encodings: half of a head's channels know the row of the offset, half its column."
     def __init__(self, heads:int, width:int, kernel_size:int):
@@ -265,7 +276,7 @@ class _RowsAndColumns(nn.Module):
         by_row, by_column = (table.mT @ half.flatten(-2) for table, half in zip((self.rows, self.columns), q.chunk(2, 2)))
         return (by_row[:, :, :, None] + by_column[:, :, None]).flatten(2, 3).unflatten(-1, q.shape[-2:])
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000058
+# %% ../nbs/3_papers/20_attention.ipynb #0000005a
 class StandAloneSelfAttention2d(_Attention2d):
     "SASA, local self-attention with factorised relative encodings, `(b, in_channels, h, w)` to `(b, out_channels, h, w)` (Ramachandran et al. 2019; P2 §4)."
     encoding, absolute = 'relative', None
@@ -287,7 +298,7 @@ class StandAloneSelfAttention2d(_Attention2d):
         self.in_channels, self.out_channels, self.window, self.group = in_channels, out_channels, kernel_size, get_group('Z2')
         self.boundary = one_of(boundary, 'mask', 'zero')
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000005a
+# %% ../nbs/3_papers/20_attention.ipynb #0000005c
 def sasa_operator(
     in_channels:int,
     out_channels:int,
@@ -304,7 +315,7 @@ def sasa_operator(
     if padding != 'same': raise ValueError(f"SASA keeps the size of the image: expected padding='same', got {padding!r}")
     return StandAloneSelfAttention2d(in_channels, out_channels, window or kernel_size, out_bias=bias, **kwargs)
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000066
+# %% ../nbs/3_papers/20_attention.ipynb #00000068
 @cost_formula(SelfAttention2d, StandAloneSelfAttention2d)
 def attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Four pointwise maps; each source compared and summed; each encoded offset compared."
@@ -323,7 +334,7 @@ def _encoded(layer:Any, h:int, w:int)->tuple[int, int]:
     top, left = layer.relative.size
     return layer.out_channels*(2*top - 1)*(2*left - 1), (2*h - 1)*(2*w - 1)
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000067
+# %% ../nbs/3_papers/20_attention.ipynb #00000069
 @counted_on(SelfAttention2d, StandAloneSelfAttention2d)
 def attention_twin(layer:Any, x:Tensor)->Tensor:
     "The same map from matrix products, the neighbours listed by `F.unfold`, for the counter to see."
@@ -335,7 +346,7 @@ def attention_twin(layer:Any, x:Tensor)->Tensor:
     y = layer.out(y.reshape(len(v), -1, *v.shape[-2:]))
     return y[:, :, None] if x.ndim == 5 else y
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000006d
+# %% ../nbs/3_papers/20_attention.ipynb #00000070
 class _Gate(nn.Module):
     "A factor between 0 and 1 for each entry of a feature map on G `(b, c, |H|, h, w)`; images `(b, c, h, w)` where the group is trivial."
     def __init__(self, channels:int, group:Group|str):
@@ -351,7 +362,7 @@ class _Gate(nn.Module):
     def forward(self, f:Tensor)->Tensor: return f*self.attention(f)
     def extra_repr(self)->str: return f'{self.channels}, group={self.group.name}'
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000006f
+# %% ../nbs/3_papers/20_attention.ipynb #00000072
 class SqueezeExcitation(_Gate):
     "Squeeze-and-excitation of a feature map on G `(b, c, |H|, h, w)`: each channel times a factor from all channels' means over G (P2, Eqs 15–16)."
     def __init__(self,
@@ -365,7 +376,7 @@ class SqueezeExcitation(_Gate):
         self.squeeze, self.excite = nn.Linear(channels, hidden), nn.Linear(hidden, channels)
     def scores(self, f:Tensor)->Tensor: return self.excite(F.relu(self.squeeze(f.mean((2, 3, 4)))))[..., None, None, None]
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000078
+# %% ../nbs/3_papers/20_attention.ipynb #0000007b
 class ChannelAttention(_Gate):
     "Each channel and pose of a feature map `(b, c, |H|, h, w)` times a factor from all means and maxima over space (CBAM; P1 §2.3.1)."
     def __init__(self,

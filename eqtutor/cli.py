@@ -26,10 +26,11 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from .actions import rotate
-from . import e4 as _e4  # registers its networks and its benchmark
+from . import affine as _affine, attentive as _attentive, e4 as _e4, gsa as _gsa  # they register networks and benchmarks
 from .cost import BENCHMARKS, cost_table, markdown_table
 from .data import DATASETS, TensorLoader, digits, get_loader, mnist
 from .equivariance import layer_report, perturb_
+from .groups import GROUPS
 from .networks import get_model, model_rows, p4_cnn, z2_cnn
 from .training import environment, evaluate, fit, load_weights, seed_everything, write_atomic
 from .widgets import RotateAndPermute, page
@@ -210,8 +211,8 @@ def models_table(
     rows:list[dict], # of `model_rows`
 )->str:
     "Networks, their printed, exact and counted parameters, as text."
-    head = f'{"network":22}{"data":11}{"paper":>9}{"exact":>12}{"ours":>12}{"difference":>12}  source'
-    return '\n'.join([head, *(f'{r["name"]:22}{r["data"]:11}{r["paper"]:>9}{r["exact"]:>12,}{r["ours"]:>12,}{r["difference"]:>12,}  {r["source"]}' for r in rows)])
+    head = f'{"network":36}{"data":11}{"paper":>9}{"exact":>12}{"ours":>12}{"difference":>12}  source'
+    return '\n'.join([head, *(f'{r["name"]:36}{r["data"]:11}{r["paper"]:>9}{r["exact"]:>12,}{r["ours"]:>12,}{r["difference"]:>12,}  {r["source"]}' for r in rows)])
 
 @app.command()
 def models()->None:
@@ -219,6 +220,11 @@ def models()->None:
     typer.echo(models_table(model_rows()))
 
 # %% ../nbs/4_course/32_cli.ipynb #00000020
+def _group_of(name:str)->str:
+    "The first part of a network's name that is a group: p4 of alpha-F-p4-cnn."
+    known = {g.lower(): g for g in GROUPS}
+    return next(known[part] for part in name.lower().split('-') if part in known)
+
 @app.command()
 def check(
     network:str=typer.Argument(help='A name of `eqtutor models`, for instance p4-cnn.'),
@@ -231,7 +237,7 @@ def check(
         torch.manual_seed(0)
         net = model.make()
         net = (load_weights(net, weights) if weights else perturb_(net)).double().eval()
-        report = layer_report(net, torch.randn(1, *model.input_shape, dtype=torch.float64), group or model.name.split('-')[0])
+        report = layer_report(net, torch.randn(1, *model.input_shape, dtype=torch.float64), group or _group_of(model.name))
     typer.echo(str(report))
     if report.first_broken:
         typer.secho(f'{network} is not equivariant to {report.group.name}: {report.first_broken} breaks the symmetry first.', fg='red', err=True)
@@ -241,7 +247,7 @@ def check(
 # %% ../nbs/4_course/32_cli.ipynb #00000023
 @app.command()
 def bench(
-    networks:list[str]=typer.Argument(None, help='Names of `eqtutor models`, or one benchmark of a chapter, such as e4. All networks for 28×28 digits if left out.'),
+    networks:list[str]=typer.Argument(None, help='Names of `eqtutor models`, or one benchmark of a chapter, such as e4. Four small networks for digits if left out.'),
     batch:int=typer.Option(16, min=1, help='Images in a step.'),
     memory:bool=typer.Option(False, help='Measure peak memory too, each network in a process of its own.'),
     out:Path=typer.Option(None, help='Write a benchmark with versions and hardware to this JSON file.'),
@@ -249,7 +255,7 @@ def bench(
     "Parameters, MACs of one image, and the time of a training step as a ratio to the p4-CNN, in one process."
     if networks and networks[0] in BENCHMARKS: return _benchmark(networks[0], out)
     with _explained():
-        chosen = [get_model(n) for n in networks or [r['name'] for r in model_rows() if r['data'] == 'rot-MNIST']]
+        chosen = [get_model(n) for n in networks or ('z2-cnn', 'p4-cnn', 'alpha-F-p4-cnn', 'p4-e4-net')]
         rows = []
         for shape in dict.fromkeys(m.input_shape for m in chosen):
             makers = {m.name: m.make for m in chosen if m.input_shape == shape}
@@ -261,9 +267,10 @@ def bench(
 def _benchmark(name:str, out:Path|None)->None:
     "Run a chapter's benchmark and print its tables."
     with _explained():
+        if out: _folder(out.expanduser().parent)   # an error now, and not after the measuring
         tables = BENCHMARKS[name]()
         around = environment('cuda' if torch.cuda.is_available() else 'cpu')
-        if out: write_atomic(out, (json.dumps({'benchmark': name, **around, 'tables': {t: [asdict(r) for r in rows] for t, rows in tables}}, indent=1, ensure_ascii=False) + '\n').encode())
+        if out: write_atomic(out.expanduser(), (json.dumps({'benchmark': name, **around, 'tables': {t: [asdict(r) for r in rows] for t, rows in tables}}, indent=1, ensure_ascii=False) + '\n').encode())
     typer.echo('\n\n'.join(f'{title}\n\n{markdown_table(rows)}' for title, rows in tables))
 
 # %% ../nbs/4_course/32_cli.ipynb #00000027

@@ -292,7 +292,8 @@ def cost_table(
         peak = peak_memory(make, shape, device) if memory else None
         rows.append(CostRow(name, count_parameters(net), sum(r.macs for r in costs), ratio, peak, peak/base if peak and base else None))
         if compiled and yardstick:
-            net.compile()
+            torch.compiler.reset()   # or a shape seen before would make this one's sizes variables, and its code slower
+            net.compile(dynamic=False)
             rows.append(replace(rows[-1], name=f'{name}, compiled', time=_ratio(net, yardstick, x, yardstick_shape or shape, repeats), memory=None, memory_ratio=None))
     return rows
 

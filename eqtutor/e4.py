@@ -23,7 +23,7 @@ from .groups import Group, get_group
 from .layers import GroupBatchNorm2d, GroupLayerNorm2d, SpatialPool2d
 from .networks import ResNet, p4_cnn, register_model, resnet18
 
-# %% ../nbs/3_papers/24_e4.ipynb #0000001f
+# %% ../nbs/3_papers/24_e4.ipynb #00000021
 class PerElementNorm(nn.GroupNorm):
     "The norm of the published E4 code, a scale and a shift for each channel *and pose*. Exact at initialisation only: once trained, it breaks the symmetry."
     def __init__(self,
@@ -40,7 +40,7 @@ def _norm(name:str, channels:int, group:Group)->nn.Module:
     if name == 'layer': return GroupLayerNorm2d(channels)
     return nn.Identity() if name == 'none' else PerElementNorm(channels, group)
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000021
+# %% ../nbs/3_papers/24_e4.ipynb #00000023
 class KernelGenerator(nn.Module):
     "Feature map on G `(b, c, |H|, h, w)` to the kernels written at each place, `(b, slices, k², |H|, h, w)`: entry Δ is for what lies at x + Δ."
     moved:Tensor   # `(|H|, k²)`, the rows of W₂ as 𝓛_h moves them
@@ -55,43 +55,57 @@ class KernelGenerator(nn.Module):
         bias:bool=True,           # of W₂: a fixed kernel that is added to the written one
     ):
         super().__init__()
-        self.group, hidden = get_group(group), in_channels//reduction
+        self.group = get_group(group)
+        _check_generator(self.group, kernel_size, in_channels=in_channels, slices=slices, reduction=reduction)
+        self.in_channels, hidden = in_channels, in_channels//reduction
         self.squeeze = _pose_map(in_channels, hidden, self.group, concat)
         self.norm, self.relu = _norm(norm, hidden, self.group), nn.ReLU()
-        std = (2/hidden)**.5/kernel_size   # k² factors of variance 1/k²: the sum keeps the size of what it sums
-        self.weight = nn.Parameter(std*torch.randn(kernel_size**2, slices, hidden))
+        self.weight = nn.Parameter(torch.randn(kernel_size**2, slices, hidden)*(2/hidden)**.5/kernel_size)   # k² factors of variance 1/k²: the sum keeps its size
         self.bias = nn.Parameter(torch.zeros(kernel_size**2, slices)) if bias else None
         self.register_buffer('moved', _moved_index(self.group, kernel_size), persistent=False)
     def forward(self, f:Tensor)->Tensor:
+        check_input(f, self.in_channels, self.group, type(self).__name__)
         z = self.relu(self.norm(_at_each_pixel(self.squeeze, f)))
-        written = torch.einsum('hdsm,bmhx->bsdhx', self.weight[self.moved], z.flatten(3))   # 𝓛_h moves the rows of W₂
-        if self.bias is not None: written = written + self.bias[self.moved].permute(2, 1, 0)[..., None]
-        return written.unflatten(-1, f.shape[-2:])
+        b, n, (k2, slices, m) = len(f), len(self.group), self.weight.shape
+        W2 = self.weight[self.moved].transpose(1, 2).reshape(n, -1, m).repeat(b, 1, 1)             # 𝓛_h moves the rows of W₂
+        B2 = W2.new_zeros(1, 1, 1) if self.bias is None else self.bias[self.moved].transpose(1, 2).reshape(n, -1, 1).repeat(b, 1, 1)
+        written = torch.baddbmm(B2, W2, z.transpose(1, 2).reshape(b*n, m, -1))                    # one product for each image and pose
+        return written.view(b, n, slices, k2, *f.shape[-2:]).permute(0, 2, 3, 1, 4, 5)
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000022
+# %% ../nbs/3_papers/24_e4.ipynb #00000024
 def _pose_map(in_channels:int, out_channels:int, group:Group, concatenate:bool)->nn.Module:
     "A linear map at each pixel: of the concatenated poses, which is a 1×1 group convolution, or of each pose alone."
     if concatenate: return GroupConv2d(in_channels, out_channels, 1, group, bias=False)
-    return nn.Conv3d(in_channels, out_channels, 1, bias=False)
+    own = nn.Conv3d(in_channels, out_channels, 1, bias=False)
+    nn.init.normal_(own.weight, std=(2/in_channels)**.5)   # as the group convolution begins, so that the two can be compared
+    return own
 
 def _at_each_pixel(pose_map:nn.Module, f:Tensor)->Tensor:
     "A pose map as the matrix product it is: a compiler fuses that with what stands around it, and not a convolution."
     if not isinstance(pose_map, GroupConv2d): return pose_map(f)
     return torch.matmul(pose_map.filters()[..., 0, 0], f.flatten(1, 2).flatten(2)).view(len(f), pose_map.out_channels, *f.shape[2:])
 
-def _check_e4(group:Group, k:int, padding:int|str, **sizes:int)->None:
+def _check_divides(total:str, n:int, part:str, by:int)->None:
+    if n % by: raise ValueError(f'expected {total} to be divisible by {part}, got {total}={n} and {part}={by}; {part} may be one of {[d for d in range(1, n + 1) if n % d == 0]}')
+
+def _check_e4(kernel_size:int, out_channels:int, slices:int, dilation:int, padding:int|str, concat:str)->None:
+    check_positive(kernel_size=kernel_size, out_channels=out_channels, slices=slices, dilation=dilation)
+    _check_divides('out_channels', out_channels, 'slices', slices)
+    if padding is True or padding not in ('same', dilation*(kernel_size//2)):
+        raise ValueError(f"E4Conv2d keeps the size of the image: expected padding='same', got {padding!r}; crop the output, or pool")
+    one_of(concat, 'both', 'kernel', 'value', 'none')
+
+def _check_generator(group:Group, k:int, **sizes:int)->None:
     check_positive(kernel_size=k, **sizes)
     if not group.is_grid:
-        raise ValueError(f'E4Conv2d turns the kernels it writes by every element of {group.name}, and that must map the k×k window to itself: '
+        raise ValueError(f'E4 turns the kernels it writes by every element of {group.name}, and that must map the k×k window to itself: '
                          f'expected a subgroup of D(4) such as p4 or p4m, got {group.name}.')
-    if k % 2 == 0: raise ValueError(f'the window of E4Conv2d needs a pixel in its middle: expected an odd kernel_size, got {k}; use {k - 1} or {k + 1}')
-    if padding not in ('same', sizes['dilation']*(k//2)): raise ValueError(f"E4Conv2d keeps the size of the image: expected padding='same', got {padding!r}; crop the output, or pool")
-    for what, n in dict(out_channels='slices', in_channels='reduction').items():
-        if sizes[what] % sizes[n]: raise ValueError(f'expected {what} divisible by {n}, got {sizes[what]} and {sizes[n]}: {n} share out the channels evenly')
+    if k % 2 == 0: raise ValueError(f'the window of E4 needs a pixel in its middle: expected an odd kernel_size, got {k}; use {k - 1} or {k + 1}')
+    _check_divides('in_channels', sizes['in_channels'], 'reduction', sizes['reduction'])
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000023
+# %% ../nbs/3_papers/24_e4.ipynb #00000025
 class E4Conv2d(nn.Module):
-    "E4 layer, feature map on G `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)`: each place sums its window with a kernel written from its own features (P4, Eq. 12)."
+    "E4 layer, feature map on G `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)`: each place sums its window with a kernel written from what is at the place (P4, Eq. 12)."
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -108,19 +122,17 @@ class E4Conv2d(nn.Module):
     ):
         super().__init__()
         self.group, self.in_channels, self.out_channels, self.kernel_size, self.slices, self.dilation = get_group(group), in_channels, out_channels, kernel_size, slices, dilation
-        _check_e4(self.group, kernel_size, padding, in_channels=in_channels, out_channels=out_channels, slices=slices, reduction=reduction, dilation=dilation)
-        one_of(concat, 'both', 'kernel', 'value', 'none')
-        self.encode = _pose_map(in_channels, out_channels, self.group, concat in ('both', 'value'))
+        _check_e4(kernel_size, out_channels, slices, dilation, padding, concat)
         self.generate = KernelGenerator(in_channels, kernel_size, self.group, slices, reduction, concat in ('both', 'kernel'), norm, kernel_bias)
+        self.encode, self.concat = _pose_map(in_channels, out_channels, self.group, concat in ('both', 'value')), concat
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
     def kernels(self, f:Tensor)->Tensor: return self.generate(f)
     def forward(self, f:Tensor)->Tensor:
-        check_input(f, self.in_channels, self.group, type(self).__name__)
         y = window_sum(self.kernels(f), _at_each_pixel(self.encode, f).unflatten(1, (self.slices, -1)), self.kernel_size, dilation=self.dilation).flatten(1, 2)
         return y if self.bias is None else y + self.bias[:, None, None, None]
-    def extra_repr(self)->str: return f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, group={self.group.name}, slices={self.slices}, bias={self.bias is not None}'
+    def extra_repr(self)->str: return f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, group={self.group.name}, slices={self.slices}, concat={self.concat!r}, dilation={self.dilation}'
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000033
+# %% ../nbs/3_papers/24_e4.ipynb #00000038
 @cost_formula(E4Conv2d)
 def e4_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "The encoder, the kernel generator and the window sum (P4 §4.2), with norm and biases."
@@ -128,16 +140,17 @@ def e4_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     m, N, k2, pixels = generate.weight.shape[-1], len(layer.group), layer.kernel_size**2, y[-2]*y[-1]
     def reads(map_:nn.Module)->int: return N if isinstance(map_, GroupConv2d) else 1   # poses it concatenates
     I, O, v, q = layer.in_channels, layer.out_channels, reads(layer.encode), reads(generate.squeeze)
-    return (sum(p.numel() for p in layer.parameters()),
-            x[0]*pixels*N*(O*I*v + m*I*q + layer.slices*k2*m + k2*O))
+    biases = layer.slices*k2*(generate.bias is not None) + O*(layer.bias is not None) + sum(p.numel() for p in generate.norm.parameters())
+    return O*I*v + m*I*q + layer.slices*k2*m + biases, x[0]*pixels*N*(O*I*v + m*I*q + layer.slices*k2*m + k2*O)
 
 @counted_on(E4Conv2d)
 def e4_twin(layer:Any, f:Tensor)->Tensor:
     "The layer with its neighbours written out, for `count_macs`."
     values = torch.stack(shifted(layer.encode(f).unflatten(1, (layer.slices, -1)), layer.kernel_size, layer.dilation), 2)
-    return torch.einsum('bsdhij,bsdchij->bschij', layer.kernels(f), values).flatten(1, 2)
+    y = torch.einsum('bsdhij,bsdchij->bschij', layer.kernels(f), values).flatten(1, 2)
+    return y if layer.bias is None else y + layer.bias[:, None, None, None]
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000038
+# %% ../nbs/3_papers/24_e4.ipynb #0000003d
 class E4Net(nn.Module):
     "E4-Net (P4, Table 1), digits `(b, in_channels, h, w)` to scores `(b, classes)`; sides divisible by 4."
     def __init__(self,
@@ -162,7 +175,7 @@ class E4Net(nn.Module):
         if x.ndim != 4 or min(x.shape[-2:]) < 4: raise ValueError(f'E4Net expected images (b, c, h, w) of at least 4×4 pixels, got {tuple(x.shape)}')
         return self.head(self.layers(x).amax((2, 3, 4)))   # over H and space
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000039
+# %% ../nbs/3_papers/24_e4.ipynb #0000003e
 def e4_net(
     **kwargs, # as for `E4Net`
 )->E4Net:
@@ -177,6 +190,7 @@ def e4_net_large(
 
 def _residual_e4(in_channels:int, out_channels:int, kernel_size:int, group:Group|str, padding:int|str='same', bias:bool=False, norm:str='instance')->E4Conv2d:
     "The layer as the residual networks of Table 4 use it: two channels a slice, reduction 2."
+    if out_channels % 2: raise ValueError(f'E4 serves two channels with each kernel here: expected even widths, got {out_channels}; use {out_channels + 1}')
     return E4Conv2d(in_channels, out_channels, kernel_size, group, slices=out_channels//2, reduction=2, norm=norm, padding=padding, bias=bias)
 
 def e4_resnet18(
@@ -188,13 +202,13 @@ def e4_resnet18(
     "p4- and p4m-E⁴R18 (P4, Table 4): ResNet18 whose second 3×3 of each block is an E4 layer."
     return resnet18(group, widths, operator=partial(_residual_e4, norm=norm), **kwargs)
 
-# %% ../nbs/3_papers/24_e4.ipynb #0000003a
+# %% ../nbs/3_papers/24_e4.ipynb #0000003f
 register_model('p4-e4-net', e4_net, 'rot-MNIST', '18.8K', 18_694, 'P4 Table 1')
 register_model('p4-e4-net-large', e4_net_large, 'rot-MNIST', '41.1K', 45_514, 'P4 Table 1')
 register_model('p4-e4-resnet18', partial(e4_resnet18, 'p4'), 'CIFAR-10', '5.8M', 6_343_178, 'P4 Table 4')
 register_model('p4m-e4-resnet18', partial(e4_resnet18, 'p4m', (22, 44, 88, 176)), 'CIFAR-10', '6.0M', 5_809_572, 'P4 Table 4')
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000053
+# %% ../nbs/3_papers/24_e4.ipynb #0000005c
 class _Mean(nn.Module):
     "A layer whose output is averaged to scores, to be timed in a training step."
     def __init__(self, layer:nn.Module):
@@ -209,6 +223,8 @@ def _conv_alone()->nn.Module: return _Mean(nn.Conv2d(64, 64, 5, padding=2, bias=
 def measure_e4()->list[tuple[str, list[CostRow]]]:
     "The E4 networks against the p4-CNN, and the layer against a convolution with as many values."
     networks:dict[str, Callable[[], nn.Module]] = {'p4-CNN': p4_cnn, 'E4-Net': e4_net, 'E4-Net (Large)': e4_net_large}
+    parts = [cost_table({f'E4 layer at {n}×{n}': _layer_alone}, (16, 16, 4, n, n), p4_cnn, (16, 1, 28, 28), time=True, compiled=True) for n in (28, 14, 7)]
     return [('training step, batch 16, 1×28×28, over the p4-CNN', cost_table(networks, (16, 1, 28, 28), p4_cnn, time=True, memory=True, compiled=True)),
+            ('one E4 layer of that network, batch 16, over the step of the p4-CNN', [row for rows in parts for row in rows]),
             ('layer alone, batch 32, 16 channels × 4 poses × 28×28, k = 5, over a 64→64 5×5 conv2d',
              cost_table({'E4 layer': _layer_alone}, (32, 16, 4, 28, 28), _conv_alone, (32, 64, 28, 28), time=True, compiled=True))]
