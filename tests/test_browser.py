@@ -449,7 +449,7 @@ def lab(browser, tmp_path_factory):
         page.get_by_role('menuitem', name='Run', exact=True).click()
         page.get_by_text('Run All Cells', exact=True).click()
         # a cell that has run has a number; the last one gets it only if none failed
-        expect(page.locator('.jp-CodeCell .jp-InputPrompt').last).to_have_text(re.compile(r'\[\d+\]'), timeout=90_000)
+        expect(page.locator('.jp-CodeCell .jp-InputPrompt').last).to_have_text(re.compile(r'\[\d+\]'), timeout=240_000)
         yield page
         context.close()
         assert not wrong
