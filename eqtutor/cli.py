@@ -19,6 +19,7 @@ from enum import Enum
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import torch
 import typer
@@ -287,8 +288,10 @@ class Training:
     schedule:str='constant'    # of `SCHEDULES`
     optimizer:str='adam'       # of `OPTIMIZERS`
     augment:str='none'         # of `AUGMENTATIONS`
+    images:int|None=None       # train on the first so many pictures; all if None
+    test_images:int|None=None  # test on the first so many; all if None
     @property
-    def experiment(self)->str: return f'{get_model(self.network).name}-{self.data}'
+    def experiment(self)->str: return f'{get_model(self.network).name}-{self.data}' + (f'-{self.images}' if self.images else '')
     @classmethod
     def read(cls, path:Path|None, **options)->'Training':
         "Settings from a JSON file, overridden by the options that are given."
@@ -299,10 +302,19 @@ class Training:
         return cls(**found | {k: v for k, v in options.items() if v is not None})
 
 # %% ../nbs/4_course/32_cli.ipynb #00000028
+def _first(data:Any, n:int|None, split:str)->Any:
+    "The first n pictures; an error if there are fewer, or if they lie on the disk."
+    if n is None: return data
+    if not hasattr(data, 'tensors'): raise ValueError(f'images and test_images take a part of a set in memory; {type(data).__name__} is read from the disk, whole. Leave them out.')
+    if not 0 < n <= len(data): raise ValueError(f'{split}: {n:,} pictures are asked for, and there are {len(data):,}. Ask for 1 to {len(data):,}, or leave the option out for all.')
+    part = copy.copy(data)
+    part.tensors = tuple(t[:n] for t in data.tensors)
+    return part
+
 def _loaders(c:Training, device:str)->dict:
     "A loader for each split, or an error if the pictures do not fit the network."
     if c.data not in DATASETS: raise ValueError(f'unknown data {c.data!r}. Known are {", ".join(DATASETS)}.')
-    sets = {split: DATASETS[c.data](split) for split in ('train', 'valid', 'test')}
+    sets = {split: _first(DATASETS[c.data](split), n, split) for split, n in (('train', c.images), ('valid', None), ('test', c.test_images))}
     want, got = get_model(c.network).input_shape, tuple(sets['test'][0][0].shape)
     if got != want: raise ValueError(f'{c.network} is made for pictures {want}, but {c.data} has {got}. Choose another network or data set: `eqtutor models` says what belongs together.')
     return {s: get_loader(d, c.batch_size if s == 'train' else 500, s == 'train', c.seed, device, c.augment if s == 'train' else None) for s, d in sets.items()}
@@ -341,13 +353,16 @@ def train(
     schedule:str=typer.Option(None, help='Course of the learning rate.  [default: constant]'),
     optimizer:str=typer.Option(None, help='[default: adam]'),
     augment:str=typer.Option(None, help='[default: none]'),
-    out:Path=typer.Option(Path('results'), help='The result goes to OUT/<network>-<data>/<seed>.json.'),
-    runs:Path=typer.Option(Path('runs'), help='Checkpoint and log go to RUNS/<network>-<data>/<seed>/.'),
+    images:int=typer.Option(None, help='Train on the first so many pictures.  [default: all]'),
+    test_images:int=typer.Option(None, help='Test on the first so many.  [default: all]'),
+    out:Path=typer.Option(Path('results'), help='The result goes to OUT/<network>-<data>[-<images>]/<seed>.json.'),
+    runs:Path=typer.Option(Path('runs'), help='Checkpoint and log go to RUNS/<network>-<data>[-<images>]/<seed>/.'),
     resume:bool=typer.Option(False, help='Go on with the run in RUNS, bit for bit.'),
 )->None:
     "Train a network, test it, and write the result with settings, versions, hardware and every epoch."
     with _explained():
-        c = Training.read(config, network=network, data=data, epochs=epochs, seed=seed, batch_size=batch_size, lr=lr, schedule=schedule, optimizer=optimizer, augment=augment)
+        c = Training.read(config, network=network, data=data, epochs=epochs, seed=seed, batch_size=batch_size, lr=lr, schedule=schedule, optimizer=optimizer, augment=augment,
+                          images=images, test_images=test_images)
         result = run_training(c, out.expanduser(), runs.expanduser(), resume)
     typer.echo(f'{c.network} ({result["parameters"]:,} parameters) on {c.data}, {c.epochs} epochs, {result["seconds"]:.0f} s: test accuracy {result["test"]["accuracy"]:.2%}. '
                f'Written to {out/c.experiment}/{c.seed}.json')
