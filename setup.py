@@ -4,6 +4,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 here = Path(__file__).parent
@@ -12,11 +13,32 @@ config.read(here/'settings.ini', encoding='utf-8')
 cfg = config['DEFAULT']
 
 
-class SdistWithSettings(sdist):
-    "An sdist that carries `settings.ini`, which this file needs when a wheel is built from it."
+COURSE = {'nbs': '*.ipynb', 'results': '*.json'}  # what `eqtutor lab` copies
+
+
+def copy_course(target):
+    "The notebooks, and the results their tables read, to a folder."
+    for folder, pattern in COURSE.items():
+        for source in sorted((here/folder).rglob(pattern)):
+            if any(part.startswith(('.', '_')) for part in source.relative_to(here).parts): continue
+            goal = Path(target)/source.relative_to(here)
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, goal)
+
+
+class SdistWithCourse(sdist):
+    "An sdist that carries what a wheel is built from: `settings.ini`, which this file reads, and the course."
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, files)
         shutil.copy(here/'settings.ini', base_dir)
+        copy_course(base_dir)
+
+
+class BuildWithCourse(build_py):
+    "A wheel with the course in it, as `eqtutor/course`: an editable install reads it where it lies."
+    def run(self):
+        super().run()
+        if not self.editable_mode: copy_course(Path(self.build_lib)/'eqtutor'/'course')
 
 
 pythons = [f'3.{minor}' for minor in range(int(cfg['min_python'].split('.')[1]), 14)]
@@ -33,10 +55,10 @@ setup(
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
     package_data={'eqtutor': ['py.typed']},
-    cmdclass={'sdist': SdistWithSettings},
+    cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),
-    extras_require={'dev': cfg['dev_requirements'].split(), 'pcam': cfg['pcam_requirements'].split()},
+    extras_require={extra: cfg[f'{extra}_requirements'].split() for extra in ('dev', 'pcam', 'onnx')},
     entry_points={'console_scripts': cfg['console_scripts'].split(),
                   'nbdev': [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"]},
     classifiers=['Development Status :: 3 - Alpha', 'Intended Audience :: Science/Research',

@@ -66,7 +66,7 @@ class KernelGenerator(nn.Module):
     def forward(self, f:Tensor)->Tensor:
         check_input(f, self.in_channels, self.group, type(self).__name__)
         z = self.relu(self.norm(_at_each_pixel(self.squeeze, f)))
-        b, n, (k2, slices, m) = len(f), len(self.group), self.weight.shape
+        b, n, (k2, slices, m) = f.shape[0], len(self.group), self.weight.shape
         W2 = self.weight[self.moved].transpose(1, 2).reshape(n, -1, m).repeat(b, 1, 1)             # 𝓛_h moves the rows of W₂
         B2 = W2.new_zeros(1, 1, 1) if self.bias is None else self.bias[self.moved].transpose(1, 2).reshape(n, -1, 1).repeat(b, 1, 1)
         written = torch.baddbmm(B2, W2, z.transpose(1, 2).reshape(b*n, m, -1))                    # one product for each image and pose
@@ -83,7 +83,7 @@ def _pose_map(in_channels:int, out_channels:int, group:Group, concatenate:bool)-
 def _at_each_pixel(pose_map:nn.Module, f:Tensor)->Tensor:
     "A pose map as the matrix product it is: a compiler fuses that with what stands around it, and not a convolution."
     if not isinstance(pose_map, GroupConv2d): return pose_map(f)
-    return torch.matmul(pose_map.filters()[..., 0, 0], f.flatten(1, 2).flatten(2)).view(len(f), pose_map.out_channels, *f.shape[2:])
+    return torch.matmul(pose_map.filters()[..., 0, 0], f.flatten(1, 2).flatten(2)).view(f.shape[0], pose_map.out_channels, *f.shape[2:])
 
 def _check_divides(total:str, n:int, part:str, by:int)->None:
     if n % by: raise ValueError(f'expected {total} to be divisible by {part}, got {total}={n} and {part}={by}; {part} may be one of {[d for d in range(1, n + 1) if n % d == 0]}')

@@ -23,7 +23,7 @@ DEV_ONLY = 'nbdev', 'fastcore', 'execnb', 'ghapi', 'IPython', 'ipywidgets', 'nbf
 def project(folder):
     "A copy of what the package is made from: tools may write there."
     skip = shutil.ignore_patterns('__pycache__', '.*')
-    for name in 'nbs', 'eqtutor': shutil.copytree(ROOT/name, folder/name, ignore=skip)
+    for name in 'nbs', 'eqtutor', 'results': shutil.copytree(ROOT/name, folder/name, ignore=skip)
     for name in FILES: shutil.copy(ROOT/name, folder)
     return folder
 
@@ -178,6 +178,10 @@ def test_one_version_everywhere():
     found = dict(package=here[1], citation=config('CITATION.cff')['version'], changelog=top[1])
     assert set(found.values()) == {settings()['version']}, found
 
+def test_citation_and_bibliography_name_the_same_papers():
+    titles = re.findall(r'^ *title *= *\{(.+)\}', (ROOT/'nbs/references.bib').read_text(encoding='utf-8'), re.M)
+    assert len(titles) == 4 and titles == [r['title'] for r in config('CITATION.cff')['references']]
+
 
 # --- the wheel
 
@@ -198,12 +202,24 @@ def installed(wheel, tmp_path_factory):
     run('-m', 'pip', 'install', '--no-deps', '--no-index', '--target', site, wheel, cwd=site)
     return site
 
+def test_release_is_accepted_and_small(wheel):
+    files = sorted(wheel.parent.iterdir())
+    assert [f.suffix for f in files] == ['.whl', '.gz']
+    assert run('-m', 'twine', 'check', '--strict', *files, cwd=wheel.parent).count('PASSED') == 2
+    assert wheel.stat().st_size < 15e6
+
 def test_wheel_has_all_it_should(installed):
-    assert snapshot(installed/'eqtutor').keys() == snapshot(PACKAGE, '*.py').keys() | {'py.typed'}
+    package = {n: b for n, b in snapshot(installed/'eqtutor').items() if not n.startswith('course/')}
+    assert package.keys() == snapshot(PACKAGE, '*.py').keys() | {'py.typed'}
     info = next(installed.glob('eqtutor-*.dist-info'))
     assert list(info.rglob('LICENSE'))
     assert settings()['console_scripts'].replace('=', ' = ', 1) in (info/'entry_points.txt').read_text()
     assert {p.name for p in installed.iterdir()} <= {'eqtutor', info.name, 'bin', 'Scripts'}, 'too much is installed'
+
+def test_wheel_carries_the_course(installed):
+    course = snapshot(installed/'eqtutor'/'course')
+    assert course == {f'{folder}/{n}': b for folder, kind in (('nbs', '*.ipynb'), ('results', '*.json')) for n, b in snapshot(ROOT/folder, kind).items() if '.ipynb_checkpoints' not in n}
+    assert 'nbs/1_foundations/01_groups.ipynb' in course
 
 def test_wheel_imports_without_development_tools(installed):
     modules = sorted('eqtutor' if p.stem == '__init__' else f'eqtutor.{p.stem}' for p in PACKAGE.glob('*.py'))
@@ -214,3 +230,18 @@ sys.path.insert(0, {str(installed)!r})
 for name in {modules}:
     assert importlib.import_module(name).__file__.startswith({str(installed)!r}), name
 """, cwd=installed)
+
+def test_wheel_works_without_development_tools(installed, tmp_path):
+    "The command and a layer, from the wheel alone."
+    said = run('-I', '-c', f"""
+import sys
+sys.modules.update(dict.fromkeys({tuple(d for d in DEV_ONLY if d not in ('IPython', 'ipywidgets'))}))   # users have these: the widgets need them
+sys.path.insert(0, {str(installed)!r})
+import torch
+from eqtutor.e4 import E4Conv2d
+from eqtutor.equivariance import assert_equivariant
+assert_equivariant(E4Conv2d(4, 4, 3, 'p4'), torch.randn(1, 4, 4, 5, 5), 'p4')
+from eqtutor.cli import app
+app(['demo', '--epochs', '1', '--out', {str(tmp_path/'out')!r}])
+""", cwd=tmp_path)
+    assert 'test accuracy' in said and {p.name for p in (tmp_path/'out').iterdir()} == {'demo.html', 'demo.png', 'demo.json'}

@@ -303,7 +303,7 @@ def broken_links(text, base):
     "Relative links and pictures of a markdown file that lead to no file."
     return [link for link in relative_links(text) if not (base/link.partition('#')[0]).exists()]
 
-@pytest.mark.parametrize('name', ['README.md', 'CHANGELOG.md'])
+@pytest.mark.parametrize('name', ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'])
 def test_links_of(name): assert broken_links((ROOT/name).read_text(encoding='utf-8'), ROOT) == []
 
 def test_broken_links_are_found():
