@@ -11,11 +11,13 @@ __all__ = ['NETWORKS', 'ANGLES', 'ADVICE', 'app', 'Data', 'DemoResult', 'turn_di
 import copy
 import html
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
+from functools import partial
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -33,7 +35,7 @@ from .data import DATASETS, TensorLoader, digits, get_loader, mnist
 from .equivariance import layer_report, perturb_
 from .groups import GROUPS
 from .networks import get_model, model_rows, p4_cnn, z2_cnn
-from .training import environment, evaluate, fit, load_weights, seed_everything, write_atomic
+from .training import RECIPES, environment, evaluate, fit, load_weights, seed_everything, write_atomic
 from .widgets import RotateAndPermute, page
 
 # %% ../nbs/4_course/32_cli.ipynb #00000006
@@ -288,20 +290,30 @@ class Training:
     schedule:str='constant'    # of `SCHEDULES`
     optimizer:str='adam'       # of `OPTIMIZERS`
     augment:str='none'         # of `AUGMENTATIONS`
+    patience:int|None=None     # epochs without a better validation loss that halve the rate
+    precision:str|None=None    # 'no', 'bf16' or 'fp16'; as launched if None
+    per_class:int|None=None    # training images of each class, of CIFAR; all if None
     images:int|None=None       # train on the first so many pictures; all if None
     test_images:int|None=None  # test on the first so many; all if None
     @property
-    def experiment(self)->str: return f'{get_model(self.network).name}-{self.data}' + (f'-{self.images}' if self.images else '')
+    def experiment(self)->str: return f'{get_model(self.network).name}-{self.data}' + (f'-{self.images}' if self.images else '') + (f'-{self.per_class}-per-class' if self.per_class else '')
     @classmethod
-    def read(cls, path:Path|None, **options)->'Training':
-        "Settings from a JSON file, overridden by the options that are given."
+    def read(cls, path:Path|None, recipe:str|None=None, **options)->'Training':
+        "Settings from a recipe of `RECIPES`, overridden by a JSON file, overridden by the options that are given."
+        if recipe is not None and recipe not in RECIPES: raise ValueError(f'unknown recipe {recipe!r}. Known are {", ".join(RECIPES)}.')
         try: found = json.loads(path.read_text(encoding='utf-8')) if path else {}
         except ValueError as error: raise ValueError(f'{path} is not JSON ({error}). Expected an object such as {{"network": "p4-cnn", "epochs": 10}}.') from error
         known = [f.name for f in fields(cls)]
         if unknown := [k for k in found if k not in known]: raise ValueError(f'{path}: unknown settings {", ".join(unknown)}. Known are {", ".join(known)}.')
-        return cls(**found | {k: v for k, v in options.items() if v is not None})
+        return cls(**(vars(RECIPES[recipe]) if recipe else {}) | found | {k: v for k, v in options.items() if v is not None})
 
 # %% ../nbs/4_course/32_cli.ipynb #00000028
+def _own_device()->str:
+    "This process's GPU, or the CPU."
+    return f'cuda:{os.environ.get("LOCAL_RANK", 0)}' if torch.cuda.is_available() else 'cpu'
+
+def _writes()->bool: return os.environ.get('RANK', '0') == '0'
+
 def _first(data:Any, n:int|None, split:str)->Any:
     "The first n pictures; an error if there are fewer, or if they lie on the disk."
     if n is None: return data
@@ -314,7 +326,9 @@ def _first(data:Any, n:int|None, split:str)->Any:
 def _loaders(c:Training, device:str)->dict:
     "A loader for each split, or an error if the pictures do not fit the network."
     if c.data not in DATASETS: raise ValueError(f'unknown data {c.data!r}. Known are {", ".join(DATASETS)}.')
-    sets = {split: _first(DATASETS[c.data](split), n, split) for split, n in (('train', c.images), ('valid', None), ('test', c.test_images))}
+    if c.per_class and not c.data.startswith('cifar'): raise ValueError(f'per_class is for CIFAR, got data={c.data!r}. `images` takes the first so many pictures of any set.')
+    load = partial(DATASETS[c.data], per_class=c.per_class) if c.per_class else DATASETS[c.data]
+    sets = {split: _first(load(split), n, split) for split, n in (('train', c.images), ('valid', None), ('test', c.test_images))}
     want, got = get_model(c.network).input_shape, tuple(sets['test'][0][0].shape)
     if got != want: raise ValueError(f'{c.network} is made for pictures {want}, but {c.data} has {got}. Choose another network or data set: `eqtutor models` says what belongs together.')
     return {s: get_loader(d, c.batch_size if s == 'train' else 500, s == 'train', c.seed, device, c.augment if s == 'train' else None) for s, d in sets.items()}
@@ -327,32 +341,35 @@ def run_training(
     resume:bool=False,        # go on with the run in `runs`
     bar:bool=True,
 )->dict:
-    "Train, test, and write the result; returns it."
-    folder = _folder(out/c.experiment)
-    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    "Train, test, and write the result; returns it. Several processes (`accelerate launch`) share each batch, and the first one writes."
+    folder, device = _folder(out/c.experiment) if _writes() else out/c.experiment, _own_device()
     loaders = _loaders(c, device)
     seed_everything(c.seed)
     net, began = get_model(c.network).make().to(device), time.perf_counter()
-    run = fit(net, loaders['train'], loaders['valid'], c.epochs, lr=c.lr, weight_decay=c.weight_decay, schedule=c.schedule, optimizer=c.optimizer,
+    run = fit(net, loaders['train'], loaders['valid'], c.epochs, lr=c.lr, weight_decay=c.weight_decay, schedule=c.schedule, optimizer=c.optimizer, patience=c.patience, precision=c.precision,
               out=runs/c.experiment/str(c.seed), resume=resume, config=dict(network=c.network, data=c.data, seed=c.seed, augment=c.augment), bar=bar)
     result = run.header | {'settings': asdict(c), 'parameters': sum(p.numel() for p in net.parameters()), 'history': run.history,
                            'test': evaluate(net, loaders['test']), 'seconds': round(time.perf_counter() - began, 1)}
-    write_atomic(folder/f'{c.seed}.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
+    if _writes(): write_atomic(folder/f'{c.seed}.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
     return result
 
 # %% ../nbs/4_course/32_cli.ipynb #0000002a
 @app.command()
 def train(
     config:Path=typer.Argument(None, help='A JSON file of settings; every name below may stand in it, with _ for -.'),
+    recipe:str=typer.Option(None, help='How a paper trained: "P1 rotMNIST", "P4 CIFAR", …; options below change parts of it. A wrong name lists all.'),
     network:str=typer.Option(None, help='A name of `eqtutor models`.  [default: p4-cnn]'),
     data:str=typer.Option(None, help='digits, mnist, rotmnist, rotmnist-original, cifar10 or cifar100.  [default: rotmnist]'),
     epochs:int=typer.Option(None, min=1, help='Passes over the training set.  [default: 10]'),
     seed:int=typer.Option(None, help='Seed of weights, order and augmentation.  [default: 0]'),
     batch_size:int=typer.Option(None, min=1, help='[default: 128]'),
     lr:float=typer.Option(None, help='Largest learning rate.  [default: 0.001]'),
+    weight_decay:float=typer.Option(None, help='L2, added to the gradient.  [default: 0.0001]'),
     schedule:str=typer.Option(None, help='Course of the learning rate.  [default: constant]'),
     optimizer:str=typer.Option(None, help='[default: adam]'),
     augment:str=typer.Option(None, help='[default: none]'),
+    precision:str=typer.Option(None, help='no, bf16 or fp16.  [default: as launched]'),
+    per_class:int=typer.Option(None, help='Training images of each class, for CIFAR.  [default: all]'),
     images:int=typer.Option(None, help='Train on the first so many pictures.  [default: all]'),
     test_images:int=typer.Option(None, help='Test on the first so many.  [default: all]'),
     out:Path=typer.Option(Path('results'), help='The result goes to OUT/<network>-<data>[-<images>]/<seed>.json.'),
@@ -361,8 +378,8 @@ def train(
 )->None:
     "Train a network, test it, and write the result with settings, versions, hardware and every epoch."
     with _explained():
-        c = Training.read(config, network=network, data=data, epochs=epochs, seed=seed, batch_size=batch_size, lr=lr, schedule=schedule, optimizer=optimizer, augment=augment,
-                          images=images, test_images=test_images)
+        c = Training.read(config, recipe, network=network, data=data, epochs=epochs, seed=seed, batch_size=batch_size, lr=lr, weight_decay=weight_decay, schedule=schedule, optimizer=optimizer,
+                          augment=augment, precision=precision, per_class=per_class, images=images, test_images=test_images)
         result = run_training(c, out.expanduser(), runs.expanduser(), resume)
-    typer.echo(f'{c.network} ({result["parameters"]:,} parameters) on {c.data}, {c.epochs} epochs, {result["seconds"]:.0f} s: test accuracy {result["test"]["accuracy"]:.2%}. '
+    if _writes(): typer.echo(f'{c.network} ({result["parameters"]:,} parameters) on {c.data}, {c.epochs} epochs, {result["seconds"]:.0f} s: test accuracy {result["test"]["accuracy"]:.2%}. '
                f'Written to {out/c.experiment}/{c.seed}.json')

@@ -222,3 +222,12 @@ def test_nan_in_one_process_stops_all_and_names_the_batch(tmp_path):
 def test_notebook_launcher(tmp_path):
     launch(tmp_path, NOTEBOOK, tmp_path/'run', '29517', processes=1)
     assert json.loads((tmp_path/'run'/'log.jsonl').read_text().splitlines()[0])['hardware']['processes'] == 2
+
+
+def test_the_command_in_two_processes(tmp_path):
+    "`eqtutor train` under a launcher: one result, written and announced once."
+    said = launch(tmp_path, 'from eqtutor.cli import app; app()', 'train', '--network', 'p4-cnn', '--data', 'digits', '--epochs', 1, '--images', 128,
+                  '--test-images', 60, '--batch-size', 64, '--out', 'results', '--runs', 'runs')
+    assert said.count('test accuracy') == 1, said
+    result = json.loads((tmp_path/'results'/'p4-cnn-digits-128'/'0.json').read_text())
+    assert result['hardware']['processes'] == 2 and len(result['history']) == 1
