@@ -13,12 +13,12 @@ config.read(here/'settings.ini', encoding='utf-8')
 cfg = config['DEFAULT']
 
 
-COURSE = {'nbs': '*.ipynb', 'results': '*.json'}  # what `eqtutor lab` copies
+COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json')]  # what `eqtutor lab` copies
 
 
 def copy_course(target):
-    "The notebooks, and the results their tables read, to a folder."
-    for folder, pattern in COURSE.items():
+    "The notebooks, their pictures, and the results their tables read, to a folder."
+    for folder, pattern in COURSE:
         for source in sorted((here/folder).rglob(pattern)):
             if any(part.startswith(('.', '_')) for part in source.relative_to(here).parts): continue
             goal = Path(target)/source.relative_to(here)

@@ -90,21 +90,30 @@ class _AffineLayer(nn.Module):
         self._make()
     def softmax(self, scores:Tensor)->Tensor:
         "Attention weights from scores `(b, heads, k², h, w)`."
-        if self.boundary == 'mask': scores = scores.masked_fill(~window_mask(self.kernel_size, scores.shape[-2], scores.shape[-1], device=scores.device), -torch.inf)
-        return scores.softmax(2)
+        if self.boundary == 'zero': return scores.softmax(2)
+        inside = window_mask(self.kernel_size, scores.shape[-2], scores.shape[-1], device=scores.device)
+        return scores.masked_fill(~inside, -torch.inf).softmax(2)
     def forward(self, f:Tensor)->Tensor:
         check_input(f, self.in_channels, None if self.lifts or self.images and f.ndim != 5 else self.group, type(self).__name__)
         if self.images and f.ndim == 5: return self.forward(f[:, :, 0])[:, :, None]   # a feature map of the trivial group is an image
         q, (A, k), (B, v) = self._terms(f)
-        return self.out(B.joined(B.mix(self.softmax(A.scores(q*self.scale, k)), v)))
+        return _at_each_pixel(self.out, B.joined(B.mix(self.softmax(A.scores(q*self.scale, k)), v)))
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, group={self.group.name}, heads={self.heads}, '
                 f'scale={self.scale:.4g}, boundary={self.boundary!r}, init={self.init!r}')
 
 # %% ../nbs/3_papers/22_affine.ipynb #00000011
+def _at_each_pixel(linear:Any, f:Tensor)->Tensor:
+    "A 1×1 convolution, on the plane or on G, as one matrix product an image: what comes out lies pixel after pixel, as windows want it."
+    weight = (linear.filters() if isinstance(linear, GroupConv2d) else linear.weight)[..., 0, 0]
+    bias = f.new_zeros(1, 1) if linear.bias is None else linear.bias.repeat_interleave(len(weight)//linear.out_channels)[:, None]
+    y = torch.baddbmm(bias, weight.expand(f.shape[0], -1, -1), f.flatten(1, -3).flatten(2))
+    return y.view(f.shape[0], linear.out_channels, *f.shape[2:])
+
 def _check_sizes(in_channels:int, out_channels:int, kernel_size:int, heads:int)->None:
     check_positive(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, heads=heads)
-    if not kernel_size % 2: raise ValueError(f'a window needs a pixel in its middle: expected an odd kernel_size, got {kernel_size}; use {kernel_size - 1} or {kernel_size + 1}')
+    if kernel_size % 2 == 0:
+        raise ValueError(f'a window needs a pixel in its middle: expected an odd kernel_size, got {kernel_size}; use {kernel_size - 1} or {kernel_size + 1}')
     if out_channels % heads: raise ValueError(f'the heads share out_channels equally: expected a multiple of heads={heads}, got {out_channels}')
 
 # %% ../nbs/3_papers/22_affine.ipynb #00000013
@@ -115,7 +124,7 @@ class _Simple(_AffineLayer):
         self.embed, self.affine = self._linear(self.in_channels), self._affine(self.kernel_size, 'template')
         self.out = self._linear(self.out_channels, output=True)
     def _terms(self, f:Tensor)->tuple:
-        e = self.embed(f)
+        e = _at_each_pixel(self.embed, f)
         return self.affine.at_centre(e), (self.affine, e), (self.affine, e)
 
 class _General(_AffineLayer):
@@ -126,7 +135,8 @@ class _General(_AffineLayer):
         self.affine_query, self.affine_key = self._affine(1, 'identity'), self._affine(self.kernel_size, 'identity')
         self.affine_value, self.out = self._affine(self.kernel_size, 'template'), self._linear(self.out_channels, output=True)
     def _terms(self, f:Tensor)->tuple:
-        return self.affine_query.at_centre(self.query(f)), (self.affine_key, self.key(f)), (self.affine_value, self.value(f))
+        q, k, v = (_at_each_pixel(linear, f) for linear in (self.query, self.key, self.value))
+        return self.affine_query.at_centre(q), (self.affine_key, k), (self.affine_value, v)
 
 # %% ../nbs/3_papers/22_affine.ipynb #00000014
 class _OnImages(_AffineLayer):
@@ -259,7 +269,7 @@ def filters_at(
     made = weights[:, :, None]*B.tables()[0][0]                                            # row 0 of ψ: R = P
     return B.joined(made.unflatten(-1, (layer.kernel_size,)*2))
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000047
+# %% ../nbs/3_papers/22_affine.ipynb #00000048
 @cost_formula(_AffineLayer)
 def affine_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Linear maps, poses summed over, scores and mixture."
@@ -271,7 +281,7 @@ def affine_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     products = maps*I*O*source*(1 if layer.lifts else n) + O*O*n*n + n*O*(2*k2 + rows*offsets)
     return parameters, x[0]*x[-2]*x[-1]*products
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000048
+# %% ../nbs/3_papers/22_affine.ipynb #00000049
 def _written_down(A:Any, f:Tensor)->Tensor:
     "The windows `(b, heads, c/heads, k², h, w)` of an affine map."
     psi, beta = A.tables()
@@ -283,16 +293,17 @@ def _written_down(A:Any, f:Tensor)->Tensor:
 def unfolded(layer:Any, f:Tensor)->Tensor:
     "The same layer with its windows written down, k² times the memory: for the FLOP counter to see, and for the clock to compare."
     if layer.images and f.ndim == 5: return unfolded(layer, f[:, :, 0])[:, :, None]
-    if isinstance(layer, _Simple): key = values = _written_down(layer.affine, layer.embed(f)); query = key[:, :, :, layer.kernel_size**2//2]
+    if isinstance(layer, _Simple): key = values = _written_down(layer.affine, _at_each_pixel(layer.embed, f)); query = key[:, :, :, layer.kernel_size**2//2]
     else:
-        query = _written_down(layer.affine_query, layer.query(f))[:, :, :, 0]
-        key, values = _written_down(layer.affine_key, layer.key(f)), _written_down(layer.affine_value, layer.value(f))
+        maps = (layer.affine_query, layer.query), (layer.affine_key, layer.key), (layer.affine_value, layer.value)
+        query, key, values = (_written_down(A, _at_each_pixel(linear, f)) for A, linear in maps)
+        query = query[:, :, :, 0]
     scores = query.movedim(2, -1)[..., None, :]*layer.scale @ key.permute(0, 1, 4, 5, 2, 3)            # at each pixel (1 × c)(c × k²)
     weights = layer.softmax(scores[..., 0, :].movedim(-1, 2))
     mixed = torch.einsum('bndhw,bncdhw->bnchw', weights, values)
-    return layer.out((layer.affine if isinstance(layer, _Simple) else layer.affine_value).joined(mixed))
+    return _at_each_pixel(layer.out, (layer.affine if isinstance(layer, _Simple) else layer.affine_value).joined(mixed))
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000004b
+# %% ../nbs/3_papers/22_affine.ipynb #0000004c
 class _Alone(nn.Sequential):
     "A layer between an identity that wants a gradient and a mean over places: scores to time a training step by."
     def __init__(self, layer:nn.Module): super().__init__(nn.PReLU(init=1.), layer, nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -301,8 +312,15 @@ class _WrittenDown(AffineSelfConv2d):
     "The layer, computed by `unfolded`."
     def forward(self, f:Tensor)->Tensor: return unfolded(self, f)
 
+class _Convolved(AffineSelfConv2d):
+    "The layer with its linear maps left as convolutions."
+    def forward(self, f:Tensor)->Tensor:
+        query, A, B = self.affine_query.at_centre(self.query(f)), self.affine_key, self.affine_value
+        return self.out(B.joined(B.mix(self.softmax(A.scores(query*self.scale, self.key(f))), self.value(f))))
+
 def _layer()->nn.Module: return _Alone(AffineSelfConv2d(64, 64))
 def _unfolded()->nn.Module: return _Alone(_WrittenDown(64, 64))
+def _convolved()->nn.Module: return _Alone(_Convolved(64, 64))
 def _conv()->nn.Module: return _Alone(nn.Conv2d(64, 64, 3, padding=1))
 
 def _compiled_and_warm(make:Callable[[], nn.Module], shape:Shape)->nn.Module:
@@ -310,23 +328,22 @@ def _compiled_and_warm(make:Callable[[], nn.Module], shape:Shape)->nn.Module:
     net = make(); net.compile(); training_step(net, torch.randn(shape))
     return net
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000004c
+# %% ../nbs/3_papers/22_affine.ipynb #0000004e
 @benchmark('affine')
 def measure_affine()->list[tuple[str, list[CostRow]]]:
     "The layer, with windows and with the windows written down, over a convolution; and the networks over ResNet29."
-    shape = (16, 64, 32, 32)
-    rows = cost_table({'written down': _unfolded, 'layer': _layer}, shape, _conv, time=True, memory=True, compiled=True)
-    base = peak_memory(_conv, shape)
-    for i, make in ((1, _unfolded), (3, _layer)):
+    shape, forms = (16, 64, 32, 32), {'written down': _unfolded, 'linear maps as conv2d': _convolved, 'layer': _layer}
+    rows, base = cost_table(forms, shape, _conv, time=True, memory=True, compiled=True), peak_memory(_conv, shape)
+    for i, make in enumerate(forms.values()):
         peak = peak_memory(partial(_compiled_and_warm, make, shape), shape)
-        rows[i] = replace(rows[i], memory=peak, memory_ratio=peak/base)
+        rows[2*i + 1] = replace(rows[2*i + 1], memory=peak, memory_ratio=peak/base)
     networks:dict[str, Callable[..., nn.Module]] = {
         'ResNet29+SASA': partial(affine_resnet, 'sasa'), 'ResNet29+Simple_ASC': partial(affine_resnet, 'simple'),
         'ResNet29+ASC': affine_resnet, 'p4ResNet29+ASC': partial(affine_resnet, 'asc', 'p4')}
     return [('layer alone, batch 16, 64 channels × 32×32, 8 heads, k = 5, over a 64→64 3×3 conv2d', rows),
             ('training step, batch 8, 3×32×32, over ResNet29', cost_table(networks, (8, 3, 32, 32), partial(affine_resnet, 'conv'), time=True, repeats=5))]
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000052
+# %% ../nbs/3_papers/22_affine.ipynb #00000055
 @torch.no_grad()
 def start_report(
     layer:_AffineLayer,
@@ -340,7 +357,7 @@ def start_report(
     mixed, shift = B.mix(weights, v), B.mix(weights, torch.zeros_like(v))                    # with the values, and without
     return {'scores': scores.std().item(), 'places used': used.mean().item(), 'variance': mixed.var().item(), "β's share": (shift.var()/mixed.var()).item()}
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000055
+# %% ../nbs/3_papers/22_affine.ipynb #0000005a
 STARTS = {'published': ('published', True), 'conditioned': ('conditioned', True), 'published, last norms at one': ('published', False)}
 
 def compare_starts(
@@ -360,7 +377,7 @@ def compare_starts(
     write_atomic(folder/'0.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
     return result
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000058
+# %% ../nbs/3_papers/22_affine.ipynb #0000005d
 def asc_operator(
     in_channels:int,
     out_channels:int,
@@ -373,11 +390,14 @@ def asc_operator(
     **kwargs,                 # as for the layers
 )->nn.Module:
     "Affine self-convolution in the place of a convolution: what the backbones of chapter 13 take as `operator=`."
-    if padding != 'same' or bias: raise ValueError(f"affine self-convolution keeps the size and has no output bias: expected padding='same', bias=False, got {padding!r}, {bias}")
-    if len(get_group(group)) > 1: return (GroupSimpleAffineSelfConv2d if simple else GroupAffineSelfConv2d)(in_channels, out_channels, window or kernel_size, group, **kwargs)
+    if padding != 'same' or bias:
+        raise ValueError("affine self-convolution keeps the size and has no output bias: "
+                         f"expected padding='same', bias=False, got {padding!r}, {bias}")
+    if len(get_group(group)) > 1:
+        return (GroupSimpleAffineSelfConv2d if simple else GroupAffineSelfConv2d)(in_channels, out_channels, window or kernel_size, group, **kwargs)
     return (SimpleAffineSelfConv2d if simple else AffineSelfConv2d)(in_channels, out_channels, window or kernel_size, **kwargs)
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000059
+# %% ../nbs/3_papers/22_affine.ipynb #0000005e
 OPERATORS:dict[str, Callable[..., nn.Module]|None] = {'conv': None, 'sasa': sasa_operator, 'simple': partial(asc_operator, simple=True), 'asc': asc_operator}
 
 def affine_resnet(
@@ -400,7 +420,7 @@ def affine_resnet(
     if zero_init: zero_init_(net)
     return net
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000005b
+# %% ../nbs/3_papers/22_affine.ipynb #00000060
 def _register(name:str, paper:str, exact:int, *args, classes:int=10, table:int=2)->None:
     data, suffix = ('CIFAR-10', '') if classes == 10 else ('CIFAR-100', '-cifar100')
     register_model(name + suffix, partial(affine_resnet, *args, classes=classes), data, paper, exact, f'P2 Table {table}')
@@ -417,7 +437,7 @@ _register('z2-resnet29-asc', '291K', 290_884, 'asc', classes=100, table=1)
 _register('p4-resnet29-se', '354K', 353_844, 'conv', 'p4', True, classes=100, table=1)
 _register('p4-resnet29-asc', '283K', 283_452, 'asc', 'p4', classes=100, table=1)
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000066
+# %% ../nbs/3_papers/22_affine.ipynb #0000006b
 def short_run(
     operator:str='asc',      # of `affine_resnet`
     init:str='published',    # of its layers, where they have it
@@ -437,5 +457,6 @@ def short_run(
     result = run.header | {'settings': settings, 'parameters': sum(p.numel() for p in net.parameters()), 'history': run.history,
                            'test': evaluate(net, test), 'seconds': round(time.perf_counter() - began, 1)}
     folder = Path(out)/'affine-short'; folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder/f"{operator}{'' if init == 'published' else '-' + init}-{seed}.json", (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
+    name = operator if init == 'published' else f'{operator}-{init}'
+    write_atomic(folder/f'{name}-{seed}.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
     return result

@@ -54,9 +54,10 @@ def _window_spread(kernel_size:int, dilation:int, w:Tensor, scale:Tensor|None, v
     pad, (height, width) = same_padding('same', kernel_size, dilation), g.shape[-2:]
     out = g.new_zeros(*g.shape[:-2], height + 2*pad, width + 2*pad, dtype=_accumulator(g))
     for i, (r, c) in enumerate((r*dilation, c*dilation) for r in range(kernel_size) for c in range(kernel_size)):
-        given = g if scale is None else g*scale[:, :, i]
-        if torch.compiler.is_compiling(): out = out + F.pad(w[:, :, i, None]*given, (c, 2*pad - c, r, 2*pad - r))
-        else: out[..., r:r+height, c:c+width].addcmul_(w[:, :, i, None], given)
+        if torch.compiler.is_compiling():   # ψ last: a compiler would know g·ψ again from the scores, and keep all k² of them from there
+            given = w[:, :, i, None]*g
+            out = out + F.pad(given if scale is None else given*scale[:, :, i], (c, 2*pad - c, r, 2*pad - r))
+        else: out[..., r:r+height, c:c+width].addcmul_(w[:, :, i, None], g if scale is None else g*scale[:, :, i])
     return out[..., pad:pad+height, pad:pad+width].to(g.dtype)
 
 def _window_scale(kernel_size:int, dilation:int, w:Tensor, scale:None, v:Tensor, g:Tensor)->Tensor:

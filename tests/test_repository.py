@@ -218,7 +218,7 @@ def test_wheel_has_all_it_should(installed):
 
 def test_wheel_carries_the_course(installed):
     course = snapshot(installed/'eqtutor'/'course')
-    assert course == {f'{folder}/{n}': b for folder, kind in (('nbs', '*.ipynb'), ('results', '*.json')) for n, b in snapshot(ROOT/folder, kind).items() if '.ipynb_checkpoints' not in n}
+    assert course == {f'{folder}/{n}': b for folder, kind in (('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json')) for n, b in snapshot(ROOT/folder, kind).items() if '.ipynb_checkpoints' not in n}
     assert 'nbs/1_foundations/01_groups.ipynb' in course
 
 def test_wheel_imports_without_development_tools(installed):
