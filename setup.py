@@ -58,7 +58,7 @@ setup(
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),
-    extras_require={extra: cfg[f'{extra}_requirements'].split() for extra in ('dev', 'pcam', 'onnx')},
+    extras_require={extra: cfg[f'{extra}_requirements'].split() for extra in ('dev', 'pcam', 'lab', 'nbgrader', 'onnx')},
     entry_points={'console_scripts': cfg['console_scripts'].split(),
                   'nbdev': [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"]},
     classifiers=['Development Status :: 3 - Alpha', 'Intended Audience :: Science/Research',

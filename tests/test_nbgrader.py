@@ -32,9 +32,17 @@ def filled(path, answers):
 
 
 def nbgrader(course, *args):
-    env = os.environ | {'EQTUTOR_STATIC': '1', 'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.pathsep.join(p for p in sys.path if p), 'JUPYTER_PLATFORM_DIRS': '1'}
+    env = os.environ | {'EQTUTOR_STATIC': '1', 'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run([sys.executable, '-m', 'nbgrader', *args], cwd=course, env=env, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope='module', autouse=True)
+def tools():
+    "nbgrader calls `alembic` by its name."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('PATH', os.path.dirname(sys.executable) + os.pathsep + os.environ['PATH'])
+        yield
 
 
 @pytest.fixture(scope='module')
