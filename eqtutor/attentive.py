@@ -5,18 +5,16 @@
 # %% auto #0
 __all__ = ['PIECE', 'STORED', 'BENCH', 'Window', 'PairMLP', 'PairAttention', 'InputAttention', 'RotationAttention',
            'AttentiveLiftingConv2d', 'AttentiveGroupConv2d', 'attentive_cost', 'alpha_cnn', 'alpha_all_cnn',
-           'alpha_resnet44', 'alpha_densenet', 'after_a_step', 'step_memory', 'bench', 'bench_all_cnn', 'write_bench']
+           'alpha_resnet44', 'alpha_densenet', 'after_a_step', 'step_memory', 'bench_digits', 'bench_all_cnn',
+           'second_layer', 'bench_layer', 'measure_attentive']
 
 # %% ../nbs/3_papers/21_attentive.ipynb #00000003
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,144 +23,222 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from .convolution import GroupConv2d, LiftingConv2d, _EquivariantConv2d, check_input, check_positive, one_of, same_padding
-from .cost import CostRow, Shape, cost_formula, count_parameters, layer_costs, markdown_table, peak_memory, time_ratio, training_step
+from .cost import CostRow, Shape, benchmark, cost_formula, cost_table, count_parameters, layer_costs, peak_memory, training_step
 from .groups import Group, get_group
+from .layers import GroupBatchNorm2d
 from .networks import AllCNN, DenseNet, ResNet, p4_cnn, register_model, resnet44
-from .training import environment, write_atomic
 
 # %% ../nbs/3_papers/21_attentive.ipynb #00000015
 PIECE = 2**18    # numbers of f̃ at a time: what a CPU's cache holds
 STORED = 450_000  # numbers of α^X and α^C ψ that a layer keeps for backward; where there are more, it computes its output channels in chunks, and each twice
 
-def _pieces(samples:int, rows:int, size:int, device:torch.device)->list[tuple[slice, list[slice]]]:
-    "Slices of samples, and for each of them slices of filters, with at most `PIECE` numbers of f̃ at a time (more on a GPU)."
-    room = samples*rows if torch.compiler.is_compiling() else max(1, PIECE*(1 if device.type == 'cpu' else 256)//size)
+def _pieces(samples:int, poses:int, rows:int, size:int, device:torch.device)->Iterator[tuple[tuple[slice, slice], list[slice]]]:
+    "Slices of (samples, poses) and for each of them slices of filters, with at most `PIECE` numbers of f̃ (more on a GPU); a filter in a pose has `size`."
+    room = max(1, PIECE*(1 if device.type == 'cpu' else 256)//size)
     r = min(rows, room)
-    n = min(samples, room//r)
-    return [(slice(i, min(i + n, samples)), [slice(j, min(j + r, rows)) for j in range(0, rows, r)]) for i in range(0, samples, n)]
+    q = min(poses, room//r)
+    n = min(samples, room//(r*q)) if q == poses else 1
+    filters = [slice(j, j + r) for j in range(0, rows, r)]
+    for i in range(0, samples, n):
+        for j in range(0, poses, q): yield (slice(i, i + n), slice(j, j + q)), filters
 
-@dataclass(frozen=True)
-class Window:
+# %% ../nbs/3_papers/21_attentive.ipynb #00000016
+class Window(NamedTuple):
     "How filters slide over an image: what `unfold` wants to know, and where they come to stand."
     kernel_size:int
     dilation:int
     padding:int
     stride:int
-    def unfold(self, x:Tensor, poses:int)->Tensor:
-        "Patches `(b, in, poses, k², places)` of planes `(b, in·poses, h, w)`: one copy of k² shifted views."
+    def views(self, x:Tensor)->list[Tensor]:
+        "The k² shifted views of padded planes `(…, h, w)`: what each entry of the filter sees at all places."
+        (h, w), s = self.places(x, padded=True), self.stride
+        steps = [i*self.dilation for i in range(self.kernel_size)]
+        return [x[..., i:i + (h - 1)*s + 1:s, j:j + (w - 1)*s + 1:s] for i in steps for j in steps]
+    def unfold(self, x:Tensor)->Tensor:
+        "Patches `(…, k², places)` of planes `(…, h, w)`: one copy of k² shifted views."
         reach, d = self.dilation*(self.kernel_size - 1) + 1, self.dilation
-        u = self.pad(x).unfold(2, reach, self.stride).unfold(3, reach, self.stride)[..., ::d, ::d]
-        return u.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, poses, self.kernel_size**2, u.shape[2]*u.shape[3])
-    def fold(self, u:Tensor, size:torch.Size)->Tensor:
-        "The transpose of `unfold`."
-        return F.fold(u.flatten(1, 3), size, self.kernel_size, self.dilation, self.padding, self.stride)
-    def pad(self, x:Tensor)->Tensor: return F.pad(x, (self.padding,)*4)
-    def places(self, x:Tensor)->tuple[int, int]:
+        u = self.pad(x).unfold(-2, reach, self.stride).unfold(-2, reach, self.stride)[..., ::d, ::d]
+        return u.movedim((-2, -1), (-4, -3)).reshape(*x.shape[:-2], self.kernel_size**2, u.shape[-4]*u.shape[-3])
+    def fold(self, u:Tensor, size:Sequence[int])->Tensor:
+        "The transpose of `unfold`, `(…, h, w)`."
+        h, w = size[-2:]
+        y = u.new_zeros(*u.shape[:-2], h + 2*self.padding, w + 2*self.padding)
+        for entry, view in zip(u.unbind(-2), self.views(y)): view += entry.view(view.shape)
+        return y[..., self.padding:self.padding + h, self.padding:self.padding + w]
+    def pad(self, x:Tensor)->Tensor: return F.pad(x, (self.padding,)*4) if self.padding else x
+    def places(self, x:Tensor, padded:bool=False)->tuple[int, int]:
         "Height and width of the output."
-        h, w = ((n + 2*self.padding - self.dilation*(self.kernel_size - 1) - 1)//self.stride + 1 for n in x.shape[-2:])
-        return h, w
+        more = (0 if padded else 2*self.padding) - self.dilation*(self.kernel_size - 1) - 1
+        return (x.shape[-2] + more)//self.stride + 1, (x.shape[-1] + more)//self.stride + 1
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000016
+# %% ../nbs/3_papers/21_attentive.ipynb #00000017
 @torch.no_grad()
 def _peaks(psi:Tensor, x:Tensor, window:Window)->Tensor:
-    "The place x* where f̃(x, h, h̃) is largest, `(b, in, |H|, out·|H|)`, for filters `(in, |H|, out·|H|, k²)` and planes `(b, in·|H|, h, w)`."
-    b, (i, q, n, _) = len(x), psi.shape
-    place = torch.empty(b, i, q, n, dtype=torch.int32, device=x.device)
-    for s, rows in _pieces(b, n, i*q*math.prod(window.places(x)), x.device):
-        u = window.unfold(x[s], q)
-        for r in rows: place[s, ..., r] = (psi[:, :, r] @ u).max(-1)[1].int()
+    "The place x* where f̃(x, h, h̃) is largest, `(b, |H|, in, out·|H|)`, for filters `(|H|, in, out·|H|, k²)` and planes `(b, |H|, in, h, w)`."
+    b, (q, i, n, _) = len(x), psi.shape
+    place = torch.empty(b, q, i, n, dtype=torch.int32, device=x.device)
+    for s, rows in _pieces(b, q, n, i*math.prod(window.places(x)), x.device):
+        u = window.unfold(x[s])
+        for r in rows: place[s][..., r] = (psi[s[1], :, r] @ u).max(-1)[1].int()
     return place
 
 def _index(window:Window, place:Tensor, row:int, width:int)->Tensor:
-    "Where the window at each place (of an output `width` wide) finds its entries in a padded plane with rows of `row` pixels, `(b, in·|H|, out·|H|, k²)`."
+    "Where the window at each place (of an output `width` wide) finds its entries in a padded plane with rows of `row` pixels, `(b, |H|, in, out·|H|, k²)`."
     grid = torch.arange(window.kernel_size, device=place.device)*window.dilation
-    corner = (place//width*row + place % width).long().flatten(1, 2)*window.stride
+    corner = (place//width*row + place % width).long()*window.stride
     return corner[..., None] + (grid[:, None]*row + grid).flatten()
 
 class _PatchesAt(torch.autograd.Function):
-    "The patches that the filters see at `place`, `(b, in, |H|, out·|H|, k²)`, of padded planes `(b, in·|H|, h, w)`; backward makes the indices again."
+    "The patches that the filters see at `place`, `(b, |H|, in, out·|H|, k²)`, of padded planes `(b, |H|, in, h, w)`; backward makes the indices again."
     @staticmethod
     def forward(ctx, x, place, window, width):
         ctx.save_for_backward(place)
         ctx.about = x.shape, window, width
-        return x.flatten(-2).gather(-1, (index := _index(window, place, x.shape[-1], width)).flatten(2)).view(index.shape)
+        return x.flatten(-2).gather(-1, (index := _index(window, place, x.shape[-1], width)).flatten(-2)).view(index.shape)
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         shape, window, width = ctx.about
-        index = _index(window, ctx.saved_tensors[0], shape[-1], width).flatten(2)
-        return g.new_zeros(shape).flatten(-2).scatter_add_(-1, index, g.flatten(2)).view(shape), None, None, None
+        index = _index(window, ctx.saved_tensors[0], shape[-1], width).flatten(-2)
+        return g.new_zeros(shape).flatten(-2).scatter_add_(-1, index, g.flatten(-2)).view(shape), None, None, None
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000017
+# %% ../nbs/3_papers/21_attentive.ipynb #00000018
 def _tags(w:Tensor)->Tensor:
-    "A number from 1 for each input channel, in one byte where that suffices."
-    return torch.arange(1, w.shape[1] + 1, dtype=torch.uint8 if w.shape[1] < 256 else torch.int16, device=w.device).view(-1, 1, 1, 1, 1)
+    "A number from 1 for each input channel."
+    return torch.arange(1, w.shape[2] + 1, dtype=w.dtype, device=w.device).view(-1, 1, 1)
 
-def _window_means(x:Tensor, window:Window, poses:int)->Tensor:
-    "The mean over all places of each entry of the window, `(b, in, |H|, k²)`: all that the mean of f̃ over x needs to know."
-    (h, w), s, d = window.places(x), window.stride, window.dilation
-    x = window.pad(x).unflatten(1, (-1, poses))
-    steps = [i*d for i in range(window.kernel_size)]
-    return torch.stack([x[..., i:i + (h - 1)*s + 1:s, j:j + (w - 1)*s + 1:s].mean((-2, -1)) for i in steps for j in steps], -1)
+def _small(channels:int)->torch.dtype: return torch.uint8 if channels < 256 else torch.int16   # of a channel's number
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000001b
+def _window_means(x:Tensor, window:Window)->Tensor:
+    "The mean over all places of each entry of the window, `(…, k²)`, of planes `(…, h, w)`: all that the mean of f̃ over x needs to know."
+    entry = torch.arange(window.kernel_size, device=x.device)[:, None]*window.dilation - window.padding
+    def seen(size:int, places:int)->Tensor:   # `(k, size)`: how often an entry of the window meets a row or column
+        steps = torch.arange(size, device=x.device) - entry
+        return ((steps % window.stride == 0) & (steps >= 0) & (steps < places*window.stride)).to(x.dtype)/places
+    h, w = window.places(x)
+    return (seen(x.shape[-2], h) @ x @ seen(x.shape[-1], w).mT).flatten(-2)
+
+# %% ../nbs/3_papers/21_attentive.ipynb #0000001c
+def _sum_and_max(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor, Tensor]:
+    "Σ_c̃ and max_c̃ of w_c̃ · patch_c̃, and the channel of the maximum counted from 1, `(b, |H|, out·|H|, places)` each."
+    (b, q, i, n, _), places, tags = w.shape, math.prod(window.places(x)), _tags(w)
+    total, top, winner = (w.new_empty(b, q, n, places, dtype=t) for t in (w.dtype, w.dtype, _small(i)))
+    for s, rows in _pieces(b, q, n, i*places, w.device):
+        u = window.unfold(x[s])
+        for r in rows:
+            z = w[s][..., r, :] @ u                                        # b, |H|, in, out·|H|, places
+            total[s][:, :, r], top[s][:, :, r] = z.sum(2), (best := z.amax(2))
+            winner[s][:, :, r] = torch.eq(z, best[:, :, None], out=z).mul_(tags).amax(2)
+    return total, top, winner
+
+def _sum_and_max_backward(w:Tensor, x:Tensor, winner:Tensor, gsum:Tensor, gmax:Tensor, window:Window)->tuple[Tensor, Tensor]:
+    "The gradients for w and x, from where the maximum was: no product is computed again."
+    (b, q, i, n, _), tags = w.shape, _tags(w)
+    gw, gx = torch.empty_like(w), torch.empty_like(x)
+    for s, rows in _pieces(b, q, n, i*gsum.shape[-1], w.device):
+        gu = torch.zeros_like(u := window.unfold(x[s]))
+        for r in rows:
+            won, one, both = (t[s][:, :, None, r] for t in (winner, gmax, gsum))
+            g = torch.eq(won.to(w.dtype), tags, out=w.new_empty(0))        # 1 where this channel has the maximum
+            torch.addcmul(both, g, one, out=g)
+            gw[s][..., r, :] = g @ u.mT
+            gu += w[s][..., r, :].mT @ g
+        gx[s] = window.fold(gu, x.shape)
+    return gw, gx
+
+# %% ../nbs/3_papers/21_attentive.ipynb #0000001d
 class _SumAndMax(torch.autograd.Function):
-    "Σ_c̃ and max_c̃ of w_c̃ · patch_c̃, `(b, |H|, out·|H|, places)` each, piece by piece; backward needs where the maximum was, not the products."
+    "Σ and max of `_sum_and_max`; backward needs where the maximum was, not the products."
     @staticmethod
-    def forward(ctx, w, x, window):   # `(b, in, |H|, out·|H|, k²)`, `(b, in·|H|, h, w)`
-        (b, i, q, n, _), places = w.shape, math.prod(window.places(x))
-        tags = _tags(w)
-        total, top, winner = (w.new_empty(b, q, n, places, dtype=t) for t in (w.dtype, w.dtype, tags.dtype))
-        for s, rows in _pieces(b, n, i*q*places, w.device):
-            u = window.unfold(x[s], q).transpose(0, 1)
-            for r in rows:
-                z = w[s, :, :, r].transpose(0, 1) @ u                                # in, b, |H|, out·|H|, places
-                total[s, :, r], top[s, :, r] = z.sum(0), (best := z.amax(0))
-                winner[s, :, r] = ((z == best)*tags).amax(0)
+    def forward(ctx, w, x, window):   # `(b, |H|, in, out·|H|, k²)`, `(b, |H|, in, h, w)`
+        total, top, winner = _sum_and_max(w, x, window)
         ctx.save_for_backward(w, x, winner)
         ctx.window = window
         return total, top
     @staticmethod
     @once_differentiable
-    def backward(ctx, gsum, gmax):
-        w, x, winner = ctx.saved_tensors
-        (b, i, q, n, _), both, tags = w.shape, gsum + gmax, _tags(w)
-        gw, gx = torch.empty_like(w), torch.empty_like(x)
-        for s, rows in _pieces(b, n, i*q*gsum.shape[-1], w.device):
-            gu = torch.zeros_like(u := ctx.window.unfold(x[s], q))
-            for r in rows:
-                g = torch.where(winner[s, :, r] == tags, both[s, :, r], gsum[s, :, r]).transpose(0, 1)
-                gw[s, :, :, r] = g @ u.mT
-                gu += w[s, :, :, r].mT @ g
-            gx[s] = ctx.window.fold(gu, x.shape[-2:])
-        return gw, gx, None
+    def backward(ctx, gsum, gmax): return *_sum_and_max_backward(*ctx.saved_tensors, gsum, gmax, ctx.window), None
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000001f
-def _each(x:Tensor, w:Tensor, dilation:int)->Tensor:
+# %% ../nbs/3_papers/21_attentive.ipynb #00000022
+@torch.library.custom_op('eqtutor::pair_peaks', mutates_args=())
+def _peaks_op(psi:Tensor, x:Tensor, window:Sequence[int])->Tensor: return _peaks(psi, x, Window(*window))
+
+@_peaks_op.register_fake
+def _(psi, x, window): return psi.new_empty(len(x), *psi.shape[:3], dtype=torch.int32)
+
+@torch.library.custom_op('eqtutor::pair_sum_and_max', mutates_args=())
+def _sum_and_max_op(w:Tensor, x:Tensor, window:Sequence[int])->tuple[Tensor, Tensor, Tensor]: return _sum_and_max(w, x, Window(*window))
+
+@_sum_and_max_op.register_fake
+def _(w, x, window):
+    b, q, i, n, _ = w.shape
+    y = w.new_empty(b, q, n, math.prod(Window(*window).places(x)))
+    return y, torch.empty_like(y), torch.empty_like(y, dtype=_small(i))
+
+@torch.library.custom_op('eqtutor::pair_sum_and_max_backward', mutates_args=())
+def _sum_and_max_backward_op(w:Tensor, x:Tensor, winner:Tensor, gsum:Tensor, gmax:Tensor, window:Sequence[int])->tuple[Tensor, Tensor]:
+    return _sum_and_max_backward(w, x, winner, gsum, gmax, Window(*window))
+
+@_sum_and_max_backward_op.register_fake
+def _(w, x, winner, gsum, gmax, window): return torch.empty_like(w), torch.empty_like(x)
+
+def _keep(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], inputs[1], output[2])
+    ctx.window = inputs[2]
+
+_sum_and_max_op.register_autograd(lambda ctx, gsum, gmax, _: (*_sum_and_max_backward_op(*ctx.saved_tensors, gsum, gmax, ctx.window), None), setup_context=_keep)
+
+# %% ../nbs/3_papers/21_attentive.ipynb #00000023
+def _planes_of_sums(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor]:
+    "Σ and max over the input channels of the products of filters `(b, |H|, in, out·|H|, k²)`, `(b, |H|·out·|H|, h, w)` each."
+    total, top = _sum_and_max_op(w, x, window)[:2] if torch.compiler.is_compiling() else _SumAndMax.apply(w, x, window)
+    size = window.places(x)
+    return total.unflatten(-1, size).flatten(1, 2), top.unflatten(-1, size).flatten(1, 2)
+
+# %% ../nbs/3_papers/21_attentive.ipynb #00000025
+def _phases(x:Tensor, d:int)->Tensor:
+    "`(b, n, h, w)` to `(b·d², n, ⌈h/d⌉, ⌈w/d⌉)`: every d-th row and column, from each of the d² starts."
+    if d == 1: return x
+    x = F.pad(x, (0, -x.shape[-1] % d, 0, -x.shape[-2] % d)).unflatten(-1, (-1, d)).unflatten(-3, (-1, d))
+    return x.permute(0, 3, 5, 1, 2, 4).flatten(0, 2)
+
+def _join_phases(x:Tensor, d:int, h:int, w:int)->Tensor:
+    "The inverse of `_phases`, for planes `h`×`w`."
+    return x if d == 1 else x.unflatten(0, (-1, d, d)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)[..., :h, :w]
+
+# %% ../nbs/3_papers/21_attentive.ipynb #00000026
+def _each(x:Tensor, w:Tensor)->Tensor:
     "Every plane `(b, n, h, w)` with a filter of its own `(n, k, k)`, same size."
-    return F.conv2d(x, w[:, None], padding=dilation*(w.shape[-1] - 1)//2, dilation=dilation, groups=len(w))
+    return F.conv2d(x, w[:, None], padding=w.shape[-1]//2, groups=len(w))
 
 class _FilterEach(torch.autograd.Function):
-    "`_each`, with the filters' gradient as k matrix products and their diagonals."
+    "`_each` with filters dilated by d, and their gradient as k matrix products and the diagonals of these."
     @staticmethod
-    def forward(ctx, x, w, dilation):
+    def forward(ctx, x, w, d):
         ctx.save_for_backward(x, w)
-        ctx.dilation = dilation
-        return _each(x, w, dilation)
+        ctx.d = d
+        return _join_phases(_each(_phases(x, d), w), d, *x.shape[-2:])
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        x, w = ctx.saved_tensors
-        (b, _, h, _), k, d = x.shape, w.shape[-1], ctx.dilation
-        lines = F.pad(x, (d*(k - 1)//2,)*4).permute(1, 2, 0, 3).flatten(1, 2)       # plane, (row, image), column
+        (x, w), size, d = ctx.saved_tensors, g.shape[-2:], ctx.d
+        x, g, k = _phases(x, d), _phases(g, d), w.shape[-1]
+        b, _, h, _ = x.shape
+        lines = F.pad(x, (k//2,)*4).permute(1, 2, 0, 3).flatten(1, 2)       # plane, (row, image), column
         gline = g.permute(1, 2, 0, 3).flatten(1, 2)
-        pairs = torch.stack([lines[:, i*d*b:(i*d + h)*b].mT @ gline for i in range(k)], 1)
-        gw = torch.stack([pairs.diagonal(-j*d, 2, 3).sum(-1) for j in range(k)], -1)
-        return _each(g, w.flip(-2, -1), d), gw, None
+        pairs = torch.stack([lines[:, i*b:(i + h)*b].mT @ gline for i in range(k)], 1)
+        gw = torch.stack([pairs.diagonal(-j, 2, 3).sum(-1) for j in range(k)], -1)
+        return _join_phases(_each(g, w.flip(-2, -1)), d, *size), gw, None
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000022
+def _filter_each(x:Tensor, w:Tensor, d:int)->Tensor:
+    "Every plane `(b, n, h, w)` with its own filter `(n, k, k)`, dilated by d; the entries that lie outside wherever the filter stands are left out."
+    k = w.shape[-1]
+    cut = max(0, k//2 + 1 + -max(x.shape[-2:])//d)
+    return _FilterEach.apply(x, w[:, cut:k - cut, cut:k - cut], d)
+
+# %% ../nbs/3_papers/21_attentive.ipynb #00000029
 class PairMLP(nn.Module):
-    "Channel attention α^C, `(b, in, |H|, out·|H|)`, of the statistics of all pairs (filter in pose h, input in pose h̃) (P1, Eq. 17)."
+    "Channel attention α^C, `(b, |H|, in, out·|H|)`, of the statistics of all pairs (filter in pose h, input in pose h̃) (P1, Eq. 17)."
     relative:Tensor|None
     def __init__(self,
         in_channels:int,
@@ -182,15 +258,15 @@ class PairMLP(nn.Module):
         if self.relative is None: return w[o].expand(self.order, 1, -1, -1, -1)
         return w[o].movedim(-1, 0)[self.relative]
     def forward(self,
-        mean:Tensor, # over x of f̃, `(b, in, |H| or 1, out·|H|)`
+        mean:Tensor, # over x of f̃, `(b, |H| or 1, in, out·|H|)`
         top:Tensor,  # its maximum, the same shape
         o:slice,     # the output channels they belong to
     )->Tensor:
-        s = torch.stack([mean, top]).unflatten(-1, (-1, self.order)).permute(5, 3, 4, 2, 0, 1).flatten(-2)   # h, h̃, o, i, 2b
+        s = torch.stack([mean, top]).unflatten(-1, (-1, self.order)).permute(5, 2, 4, 3, 0, 1).flatten(-2)   # h, h̃, o, i, 2b
         s = self.moved(self.excite, o) @ (self.moved(self.squeeze, o) @ s).relu()
-        return s.unflatten(-1, (2, -1)).sum(-2).sigmoid().permute(4, 3, 1, 2, 0).flatten(3)
+        return s.unflatten(-1, (2, -1)).sum(-2).sigmoid().permute(4, 1, 3, 2, 0).flatten(3)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000024
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002b
 class PairAttention(nn.Module):
     "The residual branch of full attention: α^C and α^X of the products f̃ of a bank of filters with planes, and Σ α^X α^C f̃ (P1, Eqs 16–19)."
     def __init__(self,
@@ -209,36 +285,35 @@ class PairAttention(nn.Module):
         self.window, self.dilation = window, dilation
         self.channel = None if attend == 'spatial' else PairMLP(in_channels, out_channels, hidden, group, lifts)
         self.spatial = None if attend == 'channel' else (LiftingConv2d if lifts else GroupConv2d)(2, out_channels, kernel_size, group, bias=False)
-    def weights(self, psi:Tensor, x:Tensor, place:Tensor|None, o:slice)->Tensor:
-        "α^C of some output channels, `(b, in, |H|, out·|H|)`; ones where there is none."
-        if self.channel is None or place is None: return psi.new_ones(()).expand(len(x), *psi.shape[:3])
-        mean = torch.einsum('biqk,iqnk->biqn', _window_means(x, self.window, psi.shape[1]), psi)
+    def weights(self, psi:Tensor, x:Tensor, means:Tensor|None, place:Tensor|None, o:slice)->Tensor:
+        "α^C of some output channels, `(b, |H|, in, out·|H|)`; ones where there is none."
+        if self.channel is None or means is None: return psi.new_ones(()).expand(len(x), *psi.shape[:3])
+        mean = (means[..., None, :] @ psi.mT).squeeze(-2)
         at = _PatchesAt.apply(self.window.pad(x), place, self.window, self.window.places(x)[1])
-        top = torch.einsum('biqnk,iqnk->biqn', at.view(*place.shape, -1), psi)
-        return self.channel(mean, top, o)
+        return self.channel(mean, torch.einsum('bqink,qink->bqin', at, psi), o)
     def places(self, total:Tensor, top:Tensor, bank:Tensor)->Tensor:
         "α^X of some output channels from Σ and max over the input channels, `(b, |H|·out·|H|, h, w)`."
-        return (_FilterEach.apply(total, bank[0], self.dilation) + _FilterEach.apply(top, bank[1], self.dilation)).sigmoid()
+        return (_filter_each(total, bank[0], self.dilation) + _filter_each(top, bank[1], self.dilation)).sigmoid()
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000025
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002c
 def _planes(bank:Any, order:int)->Tensor:
-    "The filters of a lifting or group convolution as `(in, |H| or 1, out, |H|, k, k)`."
-    return bank.filters().unflatten(0, (-1, order)).unflatten(2, (bank.in_channels, bank.in_poses)).permute(2, 3, 0, 1, 4, 5)
+    "The filters of a lifting or group convolution as `(|H| or 1, in, out, |H|, k, k)`."
+    return bank.filters().unflatten(0, (-1, order)).unflatten(2, (bank.in_channels, bank.in_poses)).permute(3, 2, 0, 1, 4, 5)
 
-def _removed(branch:PairAttention, psi:Tensor, bank:Tensor|None, x:Tensor, place:Tensor|None, o:slice)->tuple[Tensor, Tensor, Tensor|None]:
+def _removed(branch:PairAttention, psi:Tensor, bank:Tensor|None, x:Tensor, means:Tensor|None, place:Tensor|None, o:slice)->tuple[Tensor, Tensor, Tensor|None]:
     "Of some output channels: what attention takes away from the convolution, `(b, out·|H|, h, w)`; α^C; α^X."
     psi, win = psi[:, :, o].flatten(2, 3).flatten(-2), branch.window
-    alpha = branch.weights(psi, x, place, o)
-    (b, i, q, n), (h, w), weighed = alpha.shape, win.places(x), alpha[..., None]*psi
+    alpha = branch.weights(psi, x, means, place, o)
+    (b, q, i, n), (h, w), weighed = alpha.shape, win.places(x), alpha[..., None]*psi
     if bank is None:   # no α^X: a convolution whose filters depend on the sample
-        each = weighed.permute(0, 3, 1, 2, 4).reshape(b*n, i*q, win.kernel_size, win.kernel_size)
-        return F.conv2d(x.flatten(0, 1)[None], each, None, win.stride, win.padding, win.dilation, b).view(b, n, h, w), alpha, None
-    total, top = (t.view(b, q*n, h, w) for t in _SumAndMax.apply(weighed, x, win))
+        each = weighed.permute(0, 3, 1, 2, 4).reshape(b*n, q*i, win.kernel_size, win.kernel_size)
+        return F.conv2d(x.flatten(0, 2)[None], each, None, win.stride, win.padding, win.dilation, b).view(b, n, h, w), alpha, None
+    total, top = _planes_of_sums(weighed, x, win)
     scale = bank.new_tensor([1/i, 1]).view(2, 1, 1, 1)          # the mean is the sum over the number of channels
-    spatial = branch.places(total, top, bank[:, :, o].flatten(1, 3)*scale)
+    spatial = branch.places(total, top, bank[:, :, o].transpose(0, 1).flatten(1, 3)*scale)
     return (spatial*total).view(b, q, n, h, w).sum(1), alpha, spatial.view(b, q, n, h, w)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000027
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002e
 class InputAttention(nn.Module):
     "The attended input α⁺f, α⁺ = 1 − α^X α^C, of a feature map on G `(b, c, |H|, h, w)` or an image `(b, c, h, w)` (P1, Eq. 20)."
     def __init__(self,
@@ -270,7 +345,7 @@ class InputAttention(nn.Module):
     def forward(self, f:Tensor)->Tensor:
         return torch.addcmul(f, self.places(z := self.channel(f)*f), z, value=-1)   # f − α^X α^C f
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000029
+# %% ../nbs/3_papers/21_attentive.ipynb #00000030
 class RotationAttention(nn.Module):
     "The input weighed pose by pose at each place by σ of one 1×1 group convolution: co-attention, α_RH (Romero & Hoogendoorn 2020)."
     def __init__(self,
@@ -286,7 +361,7 @@ class RotationAttention(nn.Module):
         return (s if s.ndim == f.ndim else s.amax(2)).sigmoid()
     def forward(self, f:Tensor)->Tensor: return self.attention(f)*f
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002b
+# %% ../nbs/3_papers/21_attentive.ipynb #00000032
 class _WithBranch(_EquivariantConv2d):
     "A convolution and the branch that computes its attention."
     def __init__(self,
@@ -314,9 +389,11 @@ class _WithBranch(_EquivariantConv2d):
         self.branch:Any
         if attend == 'rotation': self.branch = RotationAttention(in_channels, self.group, self.lifts)
         elif attend == 'input': self.branch = InputAttention(in_channels, self.group, self.lifts, **sizes)
-        else: self.branch = PairAttention(in_channels, out_channels, Window(kernel_size, dilation, self.padding, stride), self.group, self.lifts, attend, **sizes)
+        else:
+            window = Window(kernel_size, dilation, self.padding, stride)
+            self.branch = PairAttention(in_channels, out_channels, window, self.group, self.lifts, attend, **sizes)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002c
+# %% ../nbs/3_papers/21_attentive.ipynb #00000033
 class _Attentive(_WithBranch):
     "What the attentive lifting and group convolution share."
     def forward(self, x:Tensor)->Tensor:
@@ -330,18 +407,22 @@ class _Attentive(_WithBranch):
         "Output channels at a time for this input; None where all are kept."
         if not isinstance(self.chunk, str): return self.chunk
         if torch.compiler.is_compiling(): return None
-        numbers = len(x)*len(self.group)*self.in_poses*(math.prod(self.branch.window.places(x)) + self.in_channels*self.kernel_size**2)   # α^X and α^C ψ of one output channel
+        each = math.prod(self.branch.window.places(x)) + self.in_channels*self.kernel_size**2     # α^X and α^C ψ of a filter in a pose
+        numbers = len(x)*len(self.group)*self.in_poses*each
         pieces = -(-self.out_channels*numbers//(STORED*(1 if x.device.type == 'cpu' else 64)))
         return None if pieces == 1 else -(-self.out_channels//pieces)
     def _parts(self, x:Tensor, chunk:int|None)->Iterator[tuple[Tensor, Tensor, Tensor|None]]:
-        x, order, branch = x.flatten(1, -3), len(self.group), self.branch
+        x, order, branch = (x[:, None] if self.lifts else x.transpose(1, 2)), len(self.group), self.branch      # b, |H| or 1, in, h, w
+        means = None if branch.channel is None else _window_means(x, branch.window)
+        peaks = _peaks_op if torch.compiler.is_compiling() else _peaks
         psi, bank = _planes(self, order), None if branch.spatial is None else _planes(branch.spatial, order)
         for start in range(0, self.out_channels, chunk or self.out_channels):
             o = slice(start, start + (chunk or self.out_channels))
-            place = None if branch.channel is None else _peaks(psi.detach()[:, :, o].flatten(2, 3).flatten(-2), x.detach(), branch.window)
-            yield checkpoint(_removed, branch, psi, bank, x, place, o, use_reentrant=False, preserve_rng_state=False) if chunk else _removed(branch, psi, bank, x, place, o)
+            place = None if branch.channel is None else peaks(psi.detach()[:, :, o].flatten(2, 3).flatten(-2), x.detach(), branch.window)
+            inputs = branch, psi, bank, x, means, place, o
+            yield checkpoint(_removed, *inputs, use_reentrant=False, preserve_rng_state=False) if chunk else _removed(*inputs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002d
+# %% ../nbs/3_papers/21_attentive.ipynb #00000034
 class _Attends(_Attentive):
     "The attention of either, to look at."
     @torch.no_grad()
@@ -350,7 +431,7 @@ class _Attends(_Attentive):
         if self.attend in ('input', 'rotation'): raise ValueError(f'attend={self.attend!r} weighs the input alone and has no pairs (h, h̃): use .attention(x)')
         check_input(x, self.in_channels, None if self.lifts else self.group, type(self).__name__)
         parts = list(self._parts(x.to(self.weight.dtype), 1))
-        channel = None if self.branch.channel is None else torch.stack([c for _, c, _ in parts], 1).mT
+        channel = None if self.branch.channel is None else torch.stack([c for _, c, _ in parts], 1).permute(0, 1, 3, 4, 2)
         spatial = None if self.branch.spatial is None else torch.stack([s for _, _, s in parts if s is not None], 1).transpose(2, 3)
         if not self.lifts: return channel, spatial
         return None if channel is None else channel[..., 0], None if spatial is None else spatial[:, :, :, 0]
@@ -366,15 +447,15 @@ class _Attends(_Attentive):
         return 1 - product.expand(*product.shape[:-2], *self.branch.window.places(x))
     def extra_repr(self)->str: return f'{super().extra_repr()}, attend={self.attend}, chunk={self.chunk}'
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002e
+# %% ../nbs/3_papers/21_attentive.ipynb #00000035
 class AttentiveLiftingConv2d(_Attends):
-    "Attentive lifting convolution, image `(b, c, h, w)` to feature map on G `(b, out_channels, |H|, h, w)`: y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19)."
+    "Attentive lifting convolution, image `(b, c, h, w)` to `(b, out_channels, |H|, h, w)`: y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19)."
     lifts = True
 
 class AttentiveGroupConv2d(_Attends):
     "Attentive group convolution `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`: y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19)."
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000044
+# %% ../nbs/3_papers/21_attentive.ipynb #0000004b
 @cost_formula(AttentiveLiftingConv2d, AttentiveGroupConv2d)
 def attentive_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Attentive layers: the convolution P; twice P more for the products' maxima (once without one factor), their statistics, and (17) and (18)."
@@ -386,11 +467,13 @@ def attentive_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
         hidden = branch.squeeze.weight.shape[0]
         return parameters, p + 2*2*b*i*q*hidden*q + b*h*2*q*branch.spatial.kernel_size**2*size
     p += p                                                                  # Σ and max over c̃; or the convolution with filters of each sample
-    if branch.channel is not None: p += p//2 + 2*b*i*q*n*layer.kernel_size**2 + 2*2*b*i*q*n*branch.channel.squeeze.shape[1]
+    if branch.channel is not None:
+        means = layer.kernel_size*size + layer.kernel_size**2*x[-1]         # of the window, over rows and then over columns
+        p += p//2 + 2*b*i*q*n*layer.kernel_size**2 + 2*2*b*i*q*n*branch.channel.squeeze.shape[1] + b*i*q*means
     if branch.spatial is not None: p += 2*b*n*q*branch.spatial.kernel_size**2*y[-2]*y[-1]
     return parameters, p
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000047
+# %% ../nbs/3_papers/21_attentive.ipynb #0000004e
 def alpha_cnn(
     attend:str='full',      # the variant: 'full' α, 'channel' α_CH, 'spatial' α_SP, 'input' α_F, 'rotation' α_RH
     chunk:int|str|None='auto', # as for `AttentiveGroupConv2d`
@@ -411,7 +494,7 @@ def alpha_all_cnn(
     return AllCNN(group, widths, lifting=partial(AttentiveLiftingConv2d, attend=attend, reduction=16, chunk=chunk),
                   conv=partial(AttentiveGroupConv2d, attend=attend, reduction=16, chunk=chunk), **kwargs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000048
+# %% ../nbs/3_papers/21_attentive.ipynb #0000004f
 def alpha_resnet44(
     group:Group|str='p4m',
     widths:Sequence[int]=(11, 23, 45), # p4m; p4 (16, 32, 64)
@@ -431,11 +514,11 @@ def alpha_densenet(
     "DenseNet with α_F in every layer (P1, Table 3); which layers have the smaller spatial filters is our guess."
     def conv(channels:int, out:int, kernel_size:int, group:Group|str, **kw)->nn.Module:
         stage = channels//growth - (kernel_size == 1)   # a dense layer sees stage·growth channels, what follows it (stage + 1)·growth
-        size = 7 if stage < 5 else 5 if kernel_size == 3 else 3
-        return AttentiveGroupConv2d(channels, out, kernel_size, group, attend='input', hidden=hidden, attention_kernel=size, attention_dilation=(4, 4, 3, 2, 1)[stage - 1], **kw)
+        sizes:dict[str, Any] = dict(attention_kernel=7 if stage < 5 else 5 if kernel_size == 3 else 3, attention_dilation=(4, 4, 3, 2, 1)[stage - 1])
+        return AttentiveGroupConv2d(channels, out, kernel_size, group, attend='input', hidden=hidden, **sizes, **kw)
     return DenseNet(group, growth, lifting=partial(AttentiveLiftingConv2d, attend='input', reduction=16, attention_dilation=4), conv=conv, **kwargs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000049
+# %% ../nbs/3_papers/21_attentive.ipynb #00000050
 register_model('alpha-p4-cnn', partial(alpha_cnn, 'full'), 'rot-MNIST', '73.13K', 73_130, 'P1 Table 1')
 register_model('alpha-CH-p4-cnn', partial(alpha_cnn, 'channel'), 'rot-MNIST', '48.63K', 48_630, 'P1 Table 1')
 register_model('alpha-SP-p4-cnn', partial(alpha_cnn, 'spatial'), 'rot-MNIST', '49.11K', 49_110, 'P1 Table 1')
@@ -447,7 +530,7 @@ register_model('alpha-F-p4m-resnet44', partial(alpha_resnet44, 'p4m', (11, 23, 4
 register_model('alpha-F-p4-densenet', partial(alpha_densenet, 'p4', 13), 'PCam', '140.45K', 140_453, 'P1 Table 3')
 register_model('alpha-F-p4m-densenet', partial(alpha_densenet, 'p4m', 9), 'PCam', '141.22K', 141_221, 'P1 Table 3')
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000004f
+# %% ../nbs/3_papers/21_attentive.ipynb #00000056
 @contextmanager
 def _returned_memory()->Iterator[None]:
     "Inside, processes that are started give freed blocks back at once (glibc), so that resident memory follows what is in use."
@@ -476,41 +559,48 @@ def step_memory(
     "Peak bytes in use during a training step, over the built network that has done one before; in a fresh process on the CPU."
     with _returned_memory(): return peak_memory(partial(after_a_step, make, (first or shape[0], *shape[1:])), shape, timeout=3600)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000050
+# %% ../nbs/3_papers/21_attentive.ipynb #00000057
 BENCH:dict[str, Callable[[], nn.Module]] = {
     'p4-CNN': p4_cnn, 'α_RH-p4-CNN': partial(alpha_cnn, 'rotation'), 'α_F-p4-CNN': partial(alpha_cnn, 'input'), 'α_CH-p4-CNN': partial(alpha_cnn, 'channel'),
     'α_SP-p4-CNN': partial(alpha_cnn, 'spatial'), 'α-p4-CNN': alpha_cnn, 'α-p4-CNN, all kept': partial(alpha_cnn, chunk=None),
     'α-p4-CNN, chunk 5': partial(alpha_cnn, chunk=5), 'α-p4-CNN, chunk 2': partial(alpha_cnn, chunk=2), 'α-p4-CNN, chunk 1': partial(alpha_cnn, chunk=1)}
 
-def bench(
-    batch:int=16,
-    repeats:int=9,
-    compiled:bool=False,   # time the compiled full α too; compiling takes minutes
+def bench_digits(
+    compiled:bool=True, # compile the full α too, which takes a minute or two
 )->list[CostRow]:
     "P1's attention variants beside the p4-CNN: parameters, MACs of an image, time and peak memory of a training step as ratios."
-    x = torch.randn(batch, 1, 28, 28)
-    base, rows = step_memory(p4_cnn, x.shape), []
-    for name, make in BENCH.items():
-        net, memory = make(), step_memory(make, x.shape)
-        rows.append(CostRow(name, count_parameters(net), sum(r.macs for r in layer_costs(net, x[:1])), time_ratio(net, p4_cnn(), x, repeats=repeats), memory, memory/base))
-    if compiled:
-        fast:Any = torch.compile(alpha_cnn(chunk=None))
-        rows.append(CostRow('α-p4-CNN, compiled', rows[-1].parameters, rows[-1].macs, time_ratio(fast, p4_cnn(), x, repeats=repeats)))
-    return rows
+    shape = 16, 1, 28, 28
+    ready = {name: partial(after_a_step, make, shape) for name, make in BENCH.items()}
+    with _returned_memory(): rows = cost_table(ready, shape, ready['p4-CNN'], time=True, memory=True)
+    return rows + (cost_table({'α-p4-CNN': ready['α-p4-CNN, all kept']}, shape, ready['p4-CNN'], time=True, compiled=True)[1:] if compiled else [])
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000051
+# %% ../nbs/3_papers/21_attentive.ipynb #00000058
 def bench_all_cnn(
     batches:Sequence[int]=(1, 2, 4, 8),
-)->dict[int, int]:
-    "Peak bytes of a training step of the full-α p4-All-CNN-C on 32×32 colour images, by batch."
-    return {b: step_memory(partial(alpha_all_cnn, 'p4', attend='full'), (b, 3, 32, 32), first=1) for b in batches}
+)->list[CostRow]:
+    "Peak memory of a training step of the full-α p4-All-CNN-C on 32×32 colour images, by batch."
+    make = partial(alpha_all_cnn, 'p4', attend='full')
+    costs = layer_costs(net := make(), torch.randn(1, 3, 32, 32))
+    row = partial(CostRow, parameters=count_parameters(net), macs=sum(r.macs for r in costs))
+    return [row(f'α-p4-All-CNN-C, batch {b}', memory=step_memory(make, (b, 3, 32, 32), first=1)) for b in batches]
 
-def write_bench(
-    path:Path,      # a .json file
-    **kwargs,       # as for `bench`
-)->None:
-    "Measure everything and write it with versions and hardware."
-    found = environment() | {'rows': [asdict(r) for r in bench(**kwargs)], 'all_cnn': {}}
-    for b in (0, 1, 2, 4, 8):   # 0 only writes the rows: the large network takes long
-        if b: found['all_cnn'] |= bench_all_cnn([b])
-        write_atomic(path, (json.dumps(found, indent=1, ensure_ascii=False) + '\n').encode())
+# %% ../nbs/3_papers/21_attentive.ipynb #00000059
+def second_layer(
+    attend:str|None='full',    # None: the plain convolution
+    chunk:int|str|None='auto',
+)->nn.Module:
+    "The second layer of those networks with the norm before it, and means over poses and places."
+    conv:Any = GroupConv2d if attend is None else partial(AttentiveGroupConv2d, attend=attend, chunk=chunk)
+    return nn.Sequential(GroupBatchNorm2d(10), conv(10, 10, 3, 'p4', bias=False), nn.Flatten(2), nn.AdaptiveAvgPool1d(1), nn.Flatten())
+
+def bench_layer()->list[CostRow]:
+    "Where the time goes: the second layer alone, piece by piece, over the training step of the whole p4-CNN."
+    parts = {'convolution': None, 'α_F': 'input', 'α_CH': 'channel', 'α_SP': 'spatial', 'α': 'full'}
+    return cost_table({n: partial(second_layer, a, None) for n, a in parts.items()}, (16, 10, 4, 26, 26), p4_cnn, (16, 1, 28, 28), time=True)
+
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005a
+@benchmark('attentive')
+def measure_attentive()->list[tuple[str, list[CostRow]]]:
+    "The attention variants against the p4-CNN, and the memory of the network that P1 could not run."
+    return [('training step, batch 16, 1×28×28, over the p4-CNN', bench_digits()),
+            ('the second layer alone, all kept, over the step of the whole p4-CNN', bench_layer()), ('training step, 3×32×32', bench_all_cnn())]
