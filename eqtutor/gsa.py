@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from .convolution import check_input, check_positive, one_of
 from .cost import CostRow, Shape, benchmark, cost_formula, cost_table
@@ -23,7 +24,7 @@ from .groups import Group, get_group
 from .layers import GroupLayerNorm2d, SpatialPool2d
 from .networks import p4_cnn, register_model
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000015
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000019
 def moved_offsets(
     group:Group|str,
     reach:tuple[int, int], # how far the neighbourhood goes, in rows and in columns
@@ -34,7 +35,7 @@ def moved_offsets(
     offsets = torch.stack([cols.expand(len(rows), -1), -rows[:, None].expand(-1, len(cols))], -1).flatten(0, 1)
     return torch.einsum('hij,kj->khi', group.matrices[group.inv], offsets)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000017
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001b
 def _mlp(inputs:int, width:int, hidden:int)->nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.LayerNorm(hidden), nn.SiLU(), nn.Linear(hidden, width))
 
@@ -63,47 +64,53 @@ class PositionalEncoding(nn.Module):
         if self.pose is None: return next(self.mlps.parameters()).new_zeros(1, self.width)
         return F.pad(self.pose.weight, (self.width - self.pose.embedding_dim, 0))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001a
-def _two_levels(q:Tensor, k:Tensor, pose:Tensor, code:Tensor, bias:Tensor)->tuple[Tensor, Tensor]:
-    "Weights A over offsets `(B, t, S, R, K)` and B over poses at each offset `(B, t, S, Q, K)`."
-    (B, t, S, d), (Q, K), R = q.shape, k.shape[1:3], code.shape[1]
-    c = torch.bmm(q.reshape(B, t*S, d), k.flatten(1, 2).mT).view(B, t, S, Q, K).add_(pose[..., None])
-    top = c.amax(3, keepdim=True)
-    b = c.sub_(top).exp_()
-    s = b.sum(3, keepdim=True)
-    level = (top + s.log()).squeeze(3) + bias.repeat(B//len(bias), 1, 1)[:, :, None]                        # ℓ(h̃, Δ)
-    a = torch.bmm(q.transpose(0, 1).reshape(t, B*S, d), code.flatten(1, 2).mT).view(t, B, S, R, K)          # p_h(h̃, Δ)
-    return a.add_(level.transpose(0, 1)[:, :, :, None]).softmax(-1).transpose(0, 1), b.div_(s)
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001e
+class _Buffers:
+    "Memory for large intermediate results, used again for part after part; none while compiling: the compiler plans its own."
+    def __init__(self, like:Tensor, count:int, size:int): self.parts = None if torch.compiler.is_compiling() else like.new_empty(count, size)
+    def __call__(self, i:int, *shape:int)->Tensor|None: return None if self.parts is None else self.parts[i, :math.prod(shape)].view(shape)
 
-def _dot(xs:Sequence[Tensor], ys:Sequence[Tensor])->Tensor:
+def _dot(xs:Sequence[Tensor], ys:Sequence[Tensor], out:Tensor|None=None)->Tensor:
     "Σ xs·ys, added up a term at a time: nothing with an axis more is ever held."
-    total = xs[0]*ys[0]
+    total = torch.mul(xs[0], ys[0], out=out)
     for x, y in zip(xs[1:], ys[1:]): total = total.addcmul_(x, y)
     return total
 
-def _mix(a:Tensor, b:Tensor)->Tensor:
-    "M, `(B, t·R, Q·K)`: what each target pose takes from each source, summed over the query poses."
-    m = _dot(a.unsqueeze(4).unbind(2), b.unsqueeze(3).unbind(2))
-    return m.reshape(len(m), m.shape[1]*m.shape[2], -1)
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001f
+def _two_levels(q:Tensor, k:Tensor, pose:Tensor, code:Tensor, bias:Tensor, new:_Buffers)->tuple[Tensor, Tensor]:
+    "Weights A over offsets `(B, t, S, R, K)` and B over poses at each offset `(B, t, S, Q, K)`."
+    (B, t, S, d), (Q, K), R = q.shape, k.shape[1:3], code.shape[1]
+    b = torch.bmm(q.reshape(B, t*S, d), k.flatten(1, 2).mT, out=new(3, B, t*S, Q*K)).view(B, t, S, Q, K).add_(pose[..., None])
+    top = b.amax(3, keepdim=True)
+    s = b.sub_(top).exp_().sum(3, keepdim=True)
+    level = s.log().add_(top).squeeze(3) + bias.repeat(B//len(bias), 1, 1)[:, :, None]                      # ℓ(h̃, Δ)
+    p = torch.bmm(q.transpose(0, 1).reshape(t, B*S, d), code.flatten(1, 2).mT, out=new(0, t, B*S, R*K))     # p_h(h̃, Δ)
+    a = torch.add(p.view(t, B, S, R, K).transpose(0, 1), level[:, :, :, None], out=new(4, B, t, S, R, K)).contiguous()
+    a.sub_(a.amax(-1, keepdim=True)).exp_()
+    return a.div_(a.sum(-1, keepdim=True)), b.div_(s)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001c
-def _gradients(q:Tensor, k:Tensor, v:Tensor, code:Tensor, a:Tensor, b:Tensor, drop:Tensor|None, m:Tensor, g:Tensor)->tuple[Tensor, ...]:
+def _mix(a:Tensor, b:Tensor, new:_Buffers)->Tensor:
+    "M, `(B, t·R, Q·K)`: what each target pose takes from each source, summed over the query poses."
+    (B, t, _, R, K), Q = a.shape, b.shape[3]
+    return _dot(a.unsqueeze(4).unbind(2), b.unsqueeze(3).unbind(2), new(0, B, t, R, Q, K)).view(B, t*R, Q*K)
+
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000021
+def _gradients(q:Tensor, k:Tensor, v:Tensor, code:Tensor, a:Tensor, b:Tensor, kept:Tensor, g:Tensor, new:_Buffers)->tuple[Tensor, ...]:
     "Gradients of q, k, v, pose and code from that of the output, `(B, t·R, d)`."
     (B, t, S, R, K), Q, d = a.shape, b.shape[3], q.shape[3]
-    dv = torch.bmm(m.mT, g).view(v.shape)
-    dm = torch.bmm(g, v.flatten(1, 2).mT).view(B, t, 1, R, Q, K)
-    da = _dot(dm.unbind(4), (b if drop is None else b*drop).unsqueeze(3).unbind(4))
-    db = _dot(a.unsqueeze(4).unbind(3), dm.unbind(3))
-    if drop is not None: db = db*drop
-    mean = (a*da).sum(-1, keepdim=True)                                                   # T
-    dc = (db - (a*mean).sum(3, keepdim=True)).mul_(b)
-    dz = (da - mean).mul_(a).transpose(0, 1).reshape(t, B*S, R*K)
-    dpose, dc = dc.sum(-1), dc.reshape(B, t*S, Q*K)
+    dv = torch.bmm(_mix(a, kept, new).mT, g).view(v.shape)
+    dm = torch.bmm(g, v.flatten(1, 2).mT, out=new(0, B, t*R, Q*K)).view(B, t, 1, R, Q, K)
+    da = _dot(dm.unbind(4), kept.unsqueeze(3).unbind(4), new(1, B, t, S, R, K))
+    db = _dot(a.unsqueeze(4).unbind(3), dm.unbind(3), new(2, B, t, S, Q, K))
+    mean = torch.mul(a, da, out=new(0, B, t, S, R, K)).sum(-1, keepdim=True)                                # T
+    dc = db.mul_(kept).addcmul_(b, _dot(a.unbind(3), mean.unbind(3)).unsqueeze(3), value=-1)
+    dz = torch.mul(da.sub_(mean).transpose(0, 1), a.transpose(0, 1), out=new(0, t, B, S, R, K)).reshape(t, B*S, R*K)
+    dpose, dc = dc.sum(-1), dc.view(B, t*S, Q*K)
     dq = torch.bmm(dc, k.flatten(1, 2)).view(q.shape) + torch.bmm(dz, code.flatten(1, 2)).view(t, B, S, d).transpose(0, 1)
     dk = torch.bmm(dc.mT, q.flatten(1, 2)).view(k.shape)
     return dq, dk, dv, dpose, torch.bmm(dz.mT, q.transpose(0, 1).reshape(t, B*S, d)).view(code.shape)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001e
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000023
 def _blocks(x:Tensor, tile:tuple[int, int], extent:tuple[int, int])->Tensor:
     "Blocks of `extent` places, one every `tile` places: `(n, Q, Y, X, e)` to `(blocks, Q, K, e)`."
     x = x.unfold(2, extent[0], tile[0]).unfold(3, extent[1], tile[1])                     # n Q gy gx e Ky Kx
@@ -122,33 +129,46 @@ def _unblocks(x:Tensor, size:Sequence[int], tile:tuple[int, int], extent:tuple[i
     x = x.unflatten(2, extent).unflatten(0, (-1, rows, cols)).permute(0, 3, 1, 4, 2, 5, 6)   # n Q gy Ky gx Kx e
     return _overlap_add(_overlap_add(x, 4, tile[1]), 2, tile[0])
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000020
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000026
+def _keep(shape:Sequence[int], p:float, device:torch.device, noise:torch.Generator|None=None)->Tensor:
+    "True with probability 1 − p, p rounded to 2⁻¹⁶: four draws from each random number of 64 bits."
+    n = math.prod(shape)
+    bits = torch.randint(-2**63, 2**63 - 1, (-(-n//4),), device=device, generator=noise).view(torch.int16)
+    return bits[:n].view(shape) >= round(p*2**16) - 2**15
+
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000028
 class _Attend(torch.autograd.Function):
     "Queries `(n, g, t, S, d)`, keys and values `(n, Q, Y, X, 2d)` to `(n, g, t, R, d)`, `size` of the n at a time; keeps no weights for the backward pass."
     @staticmethod
-    def forward(ctx, q, kv, pose, code, bias, keep, tile, extent, size):
+    def forward(ctx, q, kv, pose, code, bias, keep, drop, tile, extent, size):
         ctx.save_for_backward(q, kv, pose, code, bias, keep)
-        ctx.how = tile, extent, size
-        return torch.cat([_part(None, i, *ctx.how, q, kv, pose, code, bias, keep) for i in range(0, len(q), size)])
+        ctx.how = drop, tile, extent, size
+        return torch.cat(_parts(None, *ctx.how, q, kv, pose, code, bias, keep))
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
-        size = ctx.how[2]
-        dq, dkv, dpose, dcode = zip(*[_part(g[i:i + size], i, *ctx.how, *ctx.saved_tensors) for i in range(0, len(g), size)])
-        return torch.cat(dq), torch.cat(dkv), torch.cat(dpose), torch.stack(dcode).sum(0), None, None, None, None, None
+        dq, dkv, dpose, dcode = zip(*_parts(g, *ctx.how, *ctx.saved_tensors))
+        return torch.cat(dq), torch.cat(dkv), torch.cat(dpose), torch.stack(dcode).sum(0), None, None, None, None, None, None
 
-def _part(g:Tensor|None, i:int, tile, extent, size:int, q, kv, pose, code, bias, keep)->Any:
-    "Output of some images and heads; their gradients, if that of the output is given."
-    q, kv, pose = (x[i:i + size] for x in (q, kv, pose))
-    drop, shape, d = None if keep is None else keep[i:i + size].flatten(0, 1), q.shape, q.shape[-1]
-    k, v = _blocks(kv, tile, extent).split(d, -1)
-    q, pose = q.flatten(0, 1), pose.flatten(0, 1)
-    a, b = _two_levels(q, k, pose, code, bias)
-    m = _mix(a, b if drop is None else b*drop)
-    if g is None: return torch.bmm(m, v.flatten(1, 2)).view(*shape[:3], -1, d)
-    dq, dk, dv, dpose, dcode = _gradients(q, k, v, code, a, b, drop, m, g.reshape(len(q), -1, d))
-    return dq.view(shape), _unblocks(torch.cat([dk, dv], -1), kv.shape[2:4], tile, extent), dpose.view(*shape[:4], -1), dcode
+def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, pose, code, bias, keep)->list:
+    "Output of some images and heads after the other; their gradients, if that of the output is given."
+    new, d, noise = _buffers(q, kv, code, size), q.shape[-1], torch.Generator(q.device).manual_seed(drop[1]) if drop else None
+    found:list[Any] = []
+    for i, (x, y, z) in enumerate(zip(q.split(size), kv.split(size), pose.split(size))):
+        k, v = _blocks(y, tile, extent).split(d, -1)
+        a, b = _two_levels(x.flatten(0, 1), k, z.flatten(0, 1), code, bias, new)
+        mask = _keep(b.shape, drop[0], b.device, noise) if drop else None if keep is None else keep[i*size:(i + 1)*size].flatten(0, 1)
+        kept = b if mask is None else torch.mul(b, mask, out=new(5, *b.shape))
+        if g is None: found.append(torch.bmm(_mix(a, kept, new), v.flatten(1, 2)).view(*x.shape[:3], -1, d)); continue
+        dq, dk, dv, dpose, dcode = _gradients(x.flatten(0, 1), k, v, code, a, b, kept, g[i*size:(i + 1)*size].reshape(len(k), -1, d), new)
+        found.append((dq.view(x.shape), _unblocks(torch.cat([dk, dv], -1), y.shape[2:4], tile, extent), dpose.view(*x.shape[:4], -1), dcode))
+    return found
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000023
+def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
+    (_, g, t, S, _), Q, (_, R, K, _) = q.shape, kv.shape[1], code.shape
+    return _Buffers(q, 6, min(size, len(q))*g*t*K*max(S*R, S*Q, R*Q))
+
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002b
 class _Heads(nn.Module):
     "Maps to queries, keys and values of each head, and from the heads to the output."
     def __init__(self, in_channels:int, out_channels:int, heads:int, head_channels:int|None, value_dropout:float):
@@ -162,9 +182,10 @@ class _Heads(nn.Module):
         self.out = nn.Linear(inner, out_channels)
     def split(self, f:Tensor)->tuple[Tensor, Tensor]:
         "`(b, c, Q, h, w)` to queries `(b·heads, Q, h, w, d)` and, side by side, keys and values `(b·heads, Q, h, w, 2d)`."
-        x = f.movedim(1, -1)
+        x = f.movedim(1, -1).contiguous()
         q, k, v = (layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
-        kv = torch.cat([k, F.dropout(v, self.value_dropout, self.training)], -1)
+        if self.training and self.value_dropout: v = v*_keep(v.shape, self.value_dropout, v.device)/(1 - self.value_dropout)
+        kv = torch.cat([k, v], -1)
         q, kv = (y.movedim(-2, 1).flatten(0, 1) for y in (q, kv))
         wide = torch.promote_types(q.dtype, torch.float32)
         return q.to(wide)*self.in_channels**-.5, kv.to(wide)
@@ -173,7 +194,7 @@ class _Heads(nn.Module):
         y = y.unflatten(0, (batch, -1)).permute(0, 4, 2, 3, 1, 5).flatten(-2)
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000025
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002d
 def _places(top:int, bottom:int, left:int, right:int, device:torch.device)->Tensor:
     "The places of a rectangle, `(places, 2)`: row and column, row by row."
     return torch.cartesian_prod(torch.arange(top, bottom, device=device), torch.arange(left, right, device=device))
@@ -195,10 +216,11 @@ def _global(q:Tensor, kv:Tensor, crop:int, step:int, attend:Callable[..., Tensor
     keys, all_inside, parts = _places(0, Y, 0, X, at), torch.ones(1, Y*X, dtype=torch.bool, device=at), []
     for i in range(0, h, step):
         queries = crop + _places(i, min(i + step, h), 0, w, at)
-        parts.append(attend(q[:, :, i:i + step].flatten(2, 3).transpose(1, 2)[:, None], kv, keys - queries[:, None], (Y - 1, X - 1), all_inside, (Y, X), (Y, X)))
+        rows = q[:, :, i:i + step].flatten(2, 3).transpose(1, 2)[:, None]
+        parts.append(attend(rows, kv, keys - queries[:, None], (Y - 1, X - 1), all_inside, (Y, X), (Y, X)))
     return torch.cat(parts, 2).squeeze(1).unflatten(1, (h, w))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000026
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002e
 def _limit(x:Tensor)->int:
     "How many scores to hold at once: what fits a cache; more on a GPU, and where the loop is compiled."
     return 2**23 if x.is_cuda or torch.compiler.is_compiling() else 2**19
@@ -210,7 +232,7 @@ def _pose_index(group:Group, encoding:str, lifts:bool)->Tensor:
     if encoding == 'target': return group.relative[:, None].repeat(1, len(group), 1)                # h⁻¹ĥ
     return group.relative[None]                                                                     # h̃⁻¹ĥ
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000028
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000030
 class _SelfAttention(_Heads):
     "What lifting and group self-attention share."
     lifts = False
@@ -232,14 +254,16 @@ class _SelfAttention(_Heads):
     ):
         super().__init__(in_channels, out_channels, heads, head_channels, value_dropout)
         if window is not None: check_positive(window=window)
-        if window is not None and window % 2 == 0: raise ValueError(f'a window needs a centre: expected an odd side, got {window}; use {window - 1} or {window + 1}')
+        if window is not None and window % 2 == 0:
+            raise ValueError(f'a window needs a centre: expected an odd side, got {window}; use {window - 1} or {window + 1}')
         self.group, self.window, self.encoding, self.attention_dropout, self.crop = get_group(group), window, encoding, attention_dropout, crop
         one_of(encoding, 'relative', 'target', 'published', 'none')
         scale = max(extent - 1 if window is None else window//2, 1)
-        self.code:PositionalEncoding|None = None if encoding == 'none' else PositionalEncoding(self.head_channels, self.group, not self.lifts, positions, hidden, scale)
+        code = None if encoding == 'none' else PositionalEncoding(self.head_channels, self.group, not self.lifts, positions, hidden, scale)
+        self.code:PositionalEncoding|None = code
         self.register_buffer('index', _pose_index(self.group, encoding, self.lifts), persistent=False)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000029
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000031
 class _Encoded(_SelfAttention):
     "The encodings, and the weights for those who want to see them."
     def _codes(self, offset:Tensor, reach:tuple[int, int], like:Tensor)->tuple[Tensor, Tensor]:
@@ -264,14 +288,13 @@ class _Encoded(_SelfAttention):
         keys = _places(0, Y, 0, X, at) if self.window is None else _places(row - r, row + r + 1, column - r, column + r + 1, at)
         _, code = self._codes((keys - keys.new_tensor([row, column]))[None], (Y - 1, X - 1) if self.window is None else (r, r), q)
         q, k = q[:, :, row, column], F.pad(kv, (0, 0, r, r, r, r))[:, :, keys[:, 0] + r, keys[:, 1] + r, :self.head_channels]
-        s = torch.einsum('nsd,nqkd->nsqk', q, k)[:, None] + torch.einsum('nsd,rkd->nrsk', q, code[0])[:, :, :, None] + torch.einsum('nsd,psqd->npsq', q, self._poses(q))[..., None]
+        s = torch.einsum('nsd,nqkd->nsqk', q, k)[:, None] + torch.einsum('nsd,rkd->nrsk', q, code[0])[:, :, :, None]
+        s = s + torch.einsum('nsd,psqd->npsq', q, self._poses(q))[..., None]
         inside = ((keys >= 0) & (keys < keys.new_tensor([Y, X]))).all(-1)
         a = s.masked_fill(~inside, -torch.inf).flatten(3).softmax(-1).view(s.shape).expand(-1, len(self.group), -1, -1, -1)
         return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), -1))
-    def extra_repr(self)->str:
-        return f'{self.in_channels}, {self.out_channels}, group={self.group.name}, window={self.window}, heads={self.heads}, encoding={self.encoding}, crop={self.crop}'
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002a
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000032
 class _Forward(_Encoded):
     "The forward pass."
     def forward(self,
@@ -280,32 +303,43 @@ class _Forward(_Encoded):
         check_input(f, self.in_channels, None if self.lifts else self.group, type(self).__name__)
         n, (h, w) = self.crop, f.shape[-2:]
         if min(h, w) <= 2*n: raise ValueError(f'crop={n} expects more than {2*n} pixels on each side, got {h}×{w}: use a larger image or a smaller crop')
-        q, kv = self.split(f[:, :, None] if self.lifts else f)
+        f = f[:, :, None] if self.lifts else f
+        some = max(1, 2*_limit(f)//(self.heads*self.head_channels*math.prod(f.shape[2:])))                   # images at a time
+        return torch.cat([self._images(x) for x in f.split(some)]).expand(-1, -1, len(self.group), -1, -1)
+    def _images(self, f:Tensor)->Tensor:
+        n, (h, w), (q, kv) = self.crop, f.shape[-2:], self.split(f)
         q, rows = q[:, :, n:h - n, n:w - n], max(1, _limit(q)//((w - 2*n)*q.shape[1]*len(self.group)*h*w))
         with torch.autocast(f.device.type, enabled=False):
             y = _global(q, kv, n, rows, self._attend) if self.window is None else _local(q, kv, self.window//2, n, self._attend)
-        return self.join(y, len(f)).expand(-1, -1, len(self.group), -1, -1)
+        return self.join(y, len(f))
     def _attend(self, q:Tensor, kv:Tensor, offset:Tensor, reach:tuple[int, int], inside:Tensor, tile, extent)->Tensor:
         "Tiles of queries `(n, g, t, S, d)` over keys at `offset` `(t, K, 2)`, of which `inside` `(g, K)` lie in the image."
         (near, code), poses = self._codes(offset, reach, q), self._poses(q)
-        bias = q.new_zeros(()).where(near & inside[:, None], -torch.inf)
-        keep, p = None, self.attention_dropout if self.training else 0.
+        bias, p = q.new_zeros(()).where(near & inside[:, None], -torch.inf), self.attention_dropout if self.training else 0.
+        keep, drop = None, None
+        if p and torch.compiler.is_compiling(): keep = _keep((*q.shape[:4], kv.shape[1], bias.shape[-1]), p, q.device)
+        elif p: drop = p, int(torch.randint(2**62, ()))                                             # a seed: the mask is drawn again for the backward pass
         size = max(1, _limit(q)//(max(code.shape[1], kv.shape[1])*q.shape[3]*bias.numel()))         # images and heads at a time
-        if p: keep = torch.cat([torch.empty(*x.shape[:4], kv.shape[1], bias.shape[-1], dtype=torch.bool, device=q.device).bernoulli_(1 - p) for x in q.split(size)])
         def once(e:Tensor, code:Tensor)->Tensor:
-            return _Attend.apply(q, kv, torch.einsum('ngtsd,sqd->ngtsq', q, e), code, bias, keep, tile, extent, size)
+            return _Attend.apply(q, kv, torch.einsum('ngtsd,sqd->ngtsq', q, e), code, bias, keep, drop, tile, extent, size)
         y = once(poses[0], code) if len(poses) == 1 else torch.cat([once(e, code[:, i:i + 1]) for i, e in enumerate(poses)], 3)
         return y/(1 - p) if p else y
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002b
-class LiftingSelfAttention2d(_Forward):
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000033
+class _Shown(_Forward):
+    "What `print` shows."
+    def extra_repr(self)->str:
+        return (f'{self.in_channels}, {self.out_channels}, group={self.group.name}, window={self.window}, heads={self.heads}, '
+                f'encoding={self.encoding}, crop={self.crop}')
+
+class LiftingSelfAttention2d(_Shown):
     "Lifting self-attention (P3, Eq. 14), image `(b, c, h, w)` to feature map on G `(b, out_channels, |H|, h, w)`: the encoding in every pose."
     lifts = True
 
-class GroupSelfAttention2d(_Forward):
+class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000038
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000041
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -326,7 +360,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000003b
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000044
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -351,7 +385,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000003c
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000045
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -369,7 +403,8 @@ class GSANet(nn.Module):
         super().__init__()
         group, make, channels = get_group(group), NORMS[one_of(norm, *NORMS)], stem
         options:dict[str, Any] = dict(positions='split', attention_dropout=.1, value_dropout=.1) | attention
-        layers:OrderedDict[str, nn.Module] = OrderedDict(dropout=nn.Dropout(dropout[0]), lift=LiftingSelfAttention2d(in_channels, stem, group, **options), norm=make(stem), swish=nn.SiLU())
+        lift = LiftingSelfAttention2d(in_channels, stem, group, **options)
+        layers:OrderedDict[str, nn.Module] = OrderedDict(dropout=nn.Dropout(dropout[0]), lift=lift, norm=make(stem), swish=nn.SiLU())
         for s, stage in enumerate(widths):
             for i, width in enumerate(stage):
                 layers[f'block{s}_{i}'] = GSABlock(channels, channels := width, group, norm, dropout[1], crops[s][i] if crops else 0, **options)
@@ -379,7 +414,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000003d
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000046
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -401,13 +436,14 @@ for _name, _group, _n in (('z2', 'Z2', 44_368), ('r4', 'R4', 44_428), ('r8', 'R8
 register_model('gsa-z2-cifar10', gsa_cifar10, 'CIFAR-10', '2.99M', 3_001_648, 'P3 Table 2, Z2_SA')
 register_model('gsa-z2-pcam', gsa_pcam, 'PCam', '205.66K', 206_926, 'P3 Table 2, Z2_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000044
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000050
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."
     title = 'training step, batch 16, 1×28×28, over the p4-CNN'
     small:dict[str, Callable[[], nn.Module]] = {'p4-CNN': p4_cnn, 'Z2_SA': partial(GSANet, 'Z2'), 'R4_SA': partial(GSANet, 'R4')}
+    whole:dict[str, Callable[[], nn.Module]] = {'R4_SA, global': partial(GSANet, 'R4', window=None)}
     large:dict[str, Callable[[], nn.Module]] = {'R8_SA': partial(GSANet, 'R8'), 'R16_SA': partial(GSANet, 'R16')}
     return [(title, cost_table(small, (16, 1, 28, 28), p4_cnn, time=True, memory=True, compiled=True)),
             (title + ', once', cost_table(large, (16, 1, 28, 28), p4_cnn, time=True, memory=True, repeats=1)),
-            ('training step, batch 4, the whole image as neighbourhood', cost_table({'R4_SA, global': partial(GSANet, 'R4', window=None)}, (4, 1, 28, 28), memory=True))]
+            ('training step, batch 4, the whole image as neighbourhood', cost_table(whole, (4, 1, 28, 28), memory=True))]
