@@ -31,7 +31,7 @@ from PIL import Image as _Image
 from torch import Tensor, nn
 
 from .actions import rotate
-from . import affine as _affine, attentive as _attentive, e4 as _e4, gsa as _gsa  # they register networks and benchmarks
+from . import affine as _affine, attentive as _attentive, e4 as _e4, frame as _frame, gsa as _gsa  # they register networks and benchmarks
 from .cost import BENCHMARKS, CostRow, cost_table, markdown_table
 from .data import DATASETS, TensorLoader, digits, get_loader, mnist
 from .equivariance import layer_report, perturb_
@@ -435,7 +435,7 @@ def labs_grade(
     "Grade submissions, each answer in a process of its own: no network, limits on time and memory. Exit code 1 if a file could not be read."
     def report(r:dict)->None:
         if not as_json: typer.echo(f'{r["name"]}: ' + (r['problem'] or f'{r["marks"]} of {r["of"]}' + f', {r["by hand"]} by hand'*bool(r['by hand'])) + ' (as before)'*(not r['new']))
-    with _explained(): records = grade([p.expanduser() for p in submissions], _folder(out.expanduser()), chapter, seconds, memory, workers, seed, report)
+    with _explained(): records = grade([p.expanduser() for p in submissions], out.expanduser(), chapter, seconds, memory, workers, seed, report)
     if as_json: typer.echo(json.dumps(records, ensure_ascii=False))
     else:
         weak = {k: v for r in records for k, v in r['isolation'].items() if v not in ('own namespace', 'read only')}
