@@ -1,6 +1,6 @@
 """The README's moving picture, filmed from the page that `eqtutor demo` writes:
 
-    eqtutor demo --out /tmp/demo && python tests/widget_gif.py /tmp/demo/demo.html nbs/images/widget.gif
+    eqtutor demo && python tests/widget_gif.py eqtutor-demo/demo.html nbs/images/widget.gif
 """
 import sys
 from io import BytesIO
@@ -18,7 +18,7 @@ def film(page_file, target, width=640):
         browser = p.chromium.launch(executable_path=next(filter(None, map(which, BROWSERS))), args=['--no-sandbox', '--disable-gpu'])
         page = browser.new_page(viewport=dict(width=width, height=900))
         page.goto(Path(page_file).resolve().as_uri())
-        widget = page.locator('figure', has_text='p4-CNN').first
+        widget = page.locator('[role=group][aria-label^="p4-CNN"]')
         slider, frames = widget.locator('input[type=range]'), []
         for position in range(4):
             slider.evaluate('(e, n) => { e.value = n; e.dispatchEvent(new Event("input", {bubbles: true})) }', position)
