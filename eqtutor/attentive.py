@@ -30,7 +30,7 @@ from .networks import AllCNN, DenseNet, ResNet, p4_cnn, register_model, resnet44
 
 # %% ../nbs/3_papers/21_attentive.ipynb #00000015
 PIECE = 2**18    # numbers of f̃ at a time: what a CPU's cache holds
-STORED = 450_000  # numbers of α^X and α^C ψ that a layer keeps for backward; where there are more, it computes its output channels in chunks, and each twice
+STORED = 400_000  # numbers of α^X and α^C ψ that a layer keeps for backward; where there are more, it computes its output channels in chunks, and each twice
 
 def _pieces(samples:int, poses:int, rows:int, size:int, device:torch.device)->Iterator[tuple[tuple[slice, slice], list[slice]]]:
     "Slices of (samples, poses) and for each of them slices of filters, with at most `PIECE` numbers of f̃ (more on a GPU); a filter in a pose has `size`."
