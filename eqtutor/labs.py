@@ -730,7 +730,292 @@ def _(): return {'C2': [180], 'p4m': [45, 90, 135, 180, 225, 270, 315]}
 @mistake('13.3', 'p4m holds all quarter turns, not only the half turn.')
 def _(): return {'C2': [180], 'p4m': [180]}
 
+# %% ../nbs/4_course/31_labs.ipynb #0000002e
+proofs(p20_1=3, p21_1=3, p22_1=3, p22_3=3, p23_1=3, p24_1=3, p24_2=3, p25_2=3, p25_4=2)
+
+_PLACES = 'mask, no encoding', 'mask, relative', 'zero, no encoding', 'zero, relative'
+
+@exercise('20.2', 'predict', 2)
+def _constant_output(): return dict(zip(_PLACES, (True, True, False, False)))
+
+@mistake('20.2', 'With the mask all weights go to pixels of the same value, and weights sum to one: the output is that value, whatever the encoding says.')
+def _(): return dict(zip(_PLACES, (True, False, False, False)))
+
+@mistake('20.2', 'Zeros outside take part of the attention with them: near the border less of it is left for the image.')
+def _(): return dict(zip(_PLACES, (True, True, True, False)))
+
+@mistake('20.2', 'An encoding does not give back what has gone to the zeros outside.')
+def _(): return dict(zip(_PLACES, (True, True, False, True)))
+
+def _scores(seed:int)->list[tuple]:
+    return [(_random(2, 3, n, 4, 5, seed=seed), 2*_random(2, 3, n, 1, 1, seed=seed + 1), 2*_random(2, 1, n, 4, 5, seed=seed + 2)) for n in (1, 4, 8)]
+
+@exercise('20.3', 'code', 3, _scores)
+def _bam(f, channel, spatial): return f*(1 + torch.sigmoid(channel + spatial))
+
+@mistake('20.3', 'You add the gates; BAM adds the *scores*, and takes one sigmoid of the sum.')
+def _(f, channel, spatial): return f*(1 + torch.sigmoid(channel) + torch.sigmoid(spatial))
+
+@mistake('20.3', 'You multiply the gates one after the other: that is CBAM.')
+def _(f, channel, spatial): return f*torch.sigmoid(channel)*torch.sigmoid(spatial)
+
+@mistake('20.3', 'The input is not kept: the factor is 1 + σ, between 1 and 2.')
+def _(f, channel, spatial): return f*torch.sigmoid(channel + spatial)
+
+# %% ../nbs/4_course/31_labs.ipynb #0000002f
+def _torus(f:Callable, margin:int, mode:str='circular', pad:int|None=None, crop:int|None=None)->Callable:
+    p, c = margin if pad is None else pad, margin if crop is None else crop
+    return lambda x: f(F.pad(x, (p,)*4, mode=mode))[..., c:x.shape[-2] + 2*p - c, c:x.shape[-1] + 2*p - c]
+
+_TORUS_CALL = 'fn(lambda x: F.conv2d(x, case[1], padding=case[1].shape[-1]//2), case[1].shape[-1]//2)(case[0])'
+
+@exercise('20.4', 'code', 3, lambda seed: [(_random(1, 2, 7, 8, seed=seed), _random(3, 2, k, k, seed=seed + k)) for k in (3, 5)], _TORUS_CALL)
+def _on_torus(f, margin): return _torus(f, margin)
+
+@mistake('20.4', 'You pad with zeros: the frame is still there.')
+def _(f, margin): return _torus(f, margin, 'constant')
+
+@mistake('20.4', 'You reflect the image at its border. On a torus the opposite side comes next: mode="circular".')
+def _(f, margin): return _torus(f, margin, 'reflect')
+
+@mistake('20.4', 'You do not crop: the output has the size of the padded image.')
+def _(f, margin): return _torus(f, margin, crop=0)
+
+@mistake('20.4', 'Off by one: the window reaches `margin` pixels to each side, so pad by `margin`.')
+def _(f, margin): return _torus(f, margin, pad=margin - 1, crop=margin - 1)
+
+# %% ../nbs/4_course/31_labs.ipynb #00000030
+@exercise('21.2', 'predict', 2)
+def _multiples(): return {'full': .75, 'channel': .5, 'spatial': .5}
+
+@mistake('21.2', 'Full attention has two gates of ½, one after the other, on the branch that is taken away.')
+def _(): return {'full': .5, 'channel': .5, 'spatial': .5}
+
+@mistake('21.2', 'The branch is taken *away*: what two gates of ½ let through is a quarter, and 1 − ¼ is left.')
+def _(): return {'full': .25, 'channel': .5, 'spatial': .5}
+
+@mistake('21.2', 'A score of 0 does not switch the gate off: σ(0) is ½.')
+def _(): return {'full': 1., 'channel': 1., 'spatial': 1.}
+
+def _few_groups(seed:int)->list[tuple]: return [(_relabelled(name, seed + i),) for i, name in enumerate(('C4', 'C6', 'D2', 'D3', 'D4', 'D5'))]
+def _changed(group:Group, index:Callable)->int:
+    m, all_of = group.mul, group.elements
+    return sum(int(index(m[a, h], m[a, q]) != index(h, q)) for a in all_of for h in all_of for q in all_of)
+
+@exercise('21.3', 'code', 3, _few_groups)
+def _moved_triples(group): return _changed(group, lambda h, q: group.mul[q, group.inv[h]])
+
+@mistake('21.3', 'This counts for h⁻¹h̃, which never moves. Asked is h̃h⁻¹.')
+def _(group): return _changed(group, lambda h, q: group.relative[h, q])
+
+@mistake('21.3', 'Not every triple: h̄ commutes with some indices, with the identity for one, and those stay.')
+def _(group): return len(group)**3
+
+@mistake('21.3', 'You count pairs (h̄, index). Each index occurs for |H| pairs (h, h̃).')
+def _(group): return _changed(group, lambda h, q: group.mul[q, group.inv[h]])//len(group)
+
 # %% ../nbs/4_course/31_labs.ipynb #00000031
+_STEPS = 'stride 2 on 96', 'stride 2 on 97', '2×2 pool on 49'
+
+@exercise('21.4', 'predict', 2)
+def _exact_steps(): return dict(zip(_STEPS, (False, True, False)))
+
+@mistake('21.4', 'On 97 pixels [::2] takes 0, 2, …, 96, and so it does on the reversed ones: exact.')
+def _(): return dict(zip(_STEPS, (False, False, False)))
+
+@mistake('21.4', 'The 2×2 pool leaves one of 49 pixels over, at one end.')
+def _(): return dict(zip(_STEPS, (False, True, True)))
+
+@mistake('21.4', 'On 96 pixels [::2] takes the even ones, and of the reversed ones the odd.')
+def _(): return dict(zip(_STEPS, (True, True, False)))
+
+def _inside(h:int, w:int, k:int, reach:int|None=None)->Tensor:
+    reach = k//2 if reach is None else reach
+    rows, cols = (torch.tensor([sum(0 <= i + d < n for d in range(-reach, reach + 1)) for i in range(n)]) for n in (h, w))
+    return rows[:, None]*cols
+
+@exercise('22.2', 'code', 3, lambda seed: [(h, w, k) for h, w in ((6, 9), (5, 5), (8, 3)) for k in (1, 3, 5)])
+def _inside_count(h, w, kernel_size): return _inside(h, w, kernel_size)
+
+@mistake('22.2', 'Near the border part of the window lies outside: there are fewer than k².')
+def _(h, w, kernel_size): return torch.full((h, w), kernel_size**2)
+
+@mistake('22.2', 'Rows and columns are exchanged: the answer is `(h, w)`.')
+def _(h, w, kernel_size): return _inside(w, h, kernel_size)
+
+@mistake('22.2', 'Off by one: a window of k reaches k//2 to each side.')
+def _(h, w, kernel_size): return _inside(h, w, kernel_size, kernel_size//2 + 1)
+
+# %% ../nbs/4_course/31_labs.ipynb #00000032
+@exercise('22.4', 'predict', 2)
+def _template(): return [True, True, False]
+
+@mistake('22.4', 'With key 0 the scores are constant, so every pixel shows the value template, turned with the pose.')
+def _(): return [False, True, False]
+
+@mistake('22.4', 'The ramp is moved with the pose as the template is: each panel is still the first one, turned.')
+def _(): return [True, False, False]
+
+@mistake('22.4', 'The query says how steep the weights are, and its sign differs between paper and ink: they lean to opposite sides.')
+def _(): return [True, True, True]
+
+def _partial(seed:int)->list[tuple]:
+    made = []
+    for i in range(6):
+        s, v = (5*_random(2, 7, seed=seed + i + k) for k in (0, 20))
+        parts = [(a, b, (a - a.amax(1, keepdim=True)).exp()) for a, b in ((s[:, :3], v[:, :3]), (s[:, 3:], v[:, 3:]))]
+        made.append(tuple(x for a, b, e in parts for x in (a.amax(1), (e*b).sum(1), e.sum(1))))
+    return made
+
+@exercise('23.2', 'code', 4, _partial)
+def _merge(m1, n1, d1, m2, n2, d2):
+    m = torch.maximum(m1, m2)
+    return m, (m1 - m).exp()*n1 + (m2 - m).exp()*n2, (m1 - m).exp()*d1 + (m2 - m).exp()*d2
+
+@mistake('23.2', 'The parts are relative to different maxima: scale both to the new one before you add.')
+def _(m1, n1, d1, m2, n2, d2): return torch.maximum(m1, m2), n1 + n2, d1 + d2
+
+@mistake('23.2', 'You scale the wrong way: relative to the new, larger maximum the old terms become smaller, exp(m1 − m).')
+def _(m1, n1, d1, m2, n2, d2):
+    m = torch.maximum(m1, m2)
+    return m, (m - m1).exp()*n1 + (m - m2).exp()*n2, (m - m1).exp()*d1 + (m - m2).exp()*d2
+
+@mistake('23.2', 'The denominator is not scaled; it consists of the same exponentials as the numerator.')
+def _(m1, n1, d1, m2, n2, d2):
+    m = torch.maximum(m1, m2)
+    return m, (m1 - m).exp()*n1 + (m2 - m).exp()*n2, d1 + d2
+
+# %% ../nbs/4_course/31_labs.ipynb #00000033
+@exercise('23.3', 'predict', 2)
+def _error_factor(): return [4, 1]
+
+@mistake('23.3', 'Bilinear interpolation errs with the *square* of the spacing.')
+def _(): return [2, 1]
+
+@mistake('23.3', 'The other curve is at zero already: nothing is interpolated there.')
+def _(): return [4, 4]
+
+@mistake('23.3', 'The samples lie closer, so interpolation does get better.')
+def _(): return [1, 1]
+
+@exercise('23.4', 'code', 2, lambda seed: [(n,) for n in (1, 4, 8, 12, 16)])
+def _stored_bytes(order): return 4*16*9*784*25*order**3
+
+@mistake('23.4', 'A number of float32 takes 4 bytes.')
+def _(order): return 16*9*784*25*order**3
+
+@mistake('23.4', 'The scores have *three* poses: of the target, of the source, of the output.')
+def _(order): return 4*16*9*784*25*order**2
+
+@mistake('23.4', 'The window has 5×5 = 25 offsets.')
+def _(order): return 4*16*9*784*5*order**3
+
+@exercise('24.3', 'code', 2, lambda seed: [(3*_random(2, 3, 9, 4, 5, 6, seed=seed + i),) for i in range(3)])
+def _soft_window(k): return k.softmax(2)
+
+@mistake('24.3', 'Your weights sum to one over the slices; the offsets stand on axis 2.')
+def _(k): return k.softmax(1)
+
+@mistake('24.3', 'Your weights sum to one over the poses; the offsets stand on axis 2.')
+def _(k): return k.softmax(3)
+
+@mistake('24.3', 'A sigmoid makes weights positive, but they do not sum to one.')
+def _(k): return k.sigmoid()
+
+# %% ../nbs/4_course/31_labs.ipynb #00000034
+@exercise('24.4', 'predict', 2, call='sorted(map(sorted, fn(*case)))')
+def _related(): return [[0, 2], [1, 3]]
+
+@mistake('24.4', 'A half turn says nothing about pose 0 and pose 1, which differ by a quarter turn.')
+def _(): return [[0, 1], [2, 3]]
+
+@mistake('24.4', 'One more pair: what holds for poses 0 and 2 holds for 1 and 3.')
+def _(): return [[0, 2]]
+
+@mistake('24.4', 'The picture is symmetric under the half turn only: not all four are related.')
+def _(): return [[0, 1, 2, 3]]
+
+def _difference(f:Callable, x:Tensor, i:int, j:int, t:float, signs:tuple=(1, -1, -1, 1))->float:
+    def at(*places): return float(f(x + sum(t*torch.eye(len(x), dtype=x.dtype)[p] for p in places) if places else x))
+    return sum(s*v for s, v in zip(signs, (at(i, j), at(i), at(j), at())))
+
+def _difference_cases(seed:int)->list[tuple]: return [(_random(5, seed=seed + i), _random(5, 5, seed=seed + i + 9), i, 4, .5 + i/4) for i in range(4)]
+
+@exercise('25.1', 'code', 3, _difference_cases, 'fn(lambda v: torch.tanh(v @ case[1] @ v), *[case[k] for k in (0, 2, 3, 4)])')
+def _mixed_difference(f, x, i, j, t): return _difference(f, x, i, j, t)
+
+@mistake('25.1', 'One term is missing: f(x) itself, with a plus. Otherwise even a sum of pairs does not vanish.')
+def _(f, x, i, j, t): return _difference(f, x, i, j, t, (1, -1, -1, 0))
+
+@mistake('25.1', 'The signs: plus where both or neither are moved, minus where one is.')
+def _(f, x, i, j, t): return _difference(f, x, i, j, t, (1, -1, 1, -1))
+
+@mistake('25.1', 'You move one source after the other, but never both at once.')
+def _(f, x, i, j, t): return _difference(f, x, i, j, t, (0, 1, -1, 0))
+
+@exercise('25.3', 'predict', 2)
+def _ring_of(): return {'max-pool': 'sums, then a map', 'mean times pixel': 'one sum'}
+
+@mistake('25.3', 'Raise two sources that are both larger than the rest: the maximum does not see them one by one, as a sum of pairs would.')
+def _(): return {'max-pool': 'one sum', 'mean times pixel': 'one sum'}
+
+@mistake('25.3', 'The mean times the pixel is Σ f(g)f(gn)/9: each term knows the pixel and *one* neighbour.')
+def _(): return {'max-pool': 'sums, then a map', 'mean times pixel': 'sums, then a map'}
+
+@mistake('25.3', 'You have exchanged them.')
+def _(): return {'max-pool': 'one sum', 'mean times pixel': 'sums, then a map'}
+
+# %% ../nbs/4_course/31_labs.ipynb #00000035
+proofs(p26_1=3)
+
+def _grid_bases(seed:int)->list[tuple]:
+    "Square, hexagonal, rectangular, rhombic and oblique grids, each turned, scaled, and in a basis drawn by chance."
+    made = []
+    for i in range(10):
+        u, (a, b) = torch.rand(4, dtype=torch.float64, generator=_dice(seed + i)), torch.randint(-2, 3, (2,), generator=_dice(seed + i)).tolist()
+        second = ((0, 1), (.5, .75**.5), (0, 1.2 + u[0]), (.5, 1.1 + u[0]), (.1 + .3*u[1], 1.1 + u[0]))[i % 5]
+        grid = (1 + u[2])*torch.tensor([[1, float(second[0])], [0, float(second[1])]], dtype=torch.float64)
+        other = torch.tensor([[1, a], [0, 1]]) @ torch.tensor([[1, 0], [b, 1]])
+        made.append((_turn(6*float(u[3])) @ grid @ other.double(),))
+    return made
+
+def _turn(angle:float)->Tensor: return torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
+
+def _whole(seen:Callable[[Tensor], Tensor], first:int=1)->list[int]:
+    found = {n: seen(_turn(2*math.pi/n)) for n in range(first, 13)}
+    return [n for n, m in found.items() if (m - m.round()).abs().max() < 1e-6]
+
+@exercise('26.2', 'code', 3, _grid_bases)
+def _exact_turns(basis): return _whole(lambda R: torch.linalg.solve(basis, R @ basis))
+
+@mistake('26.2', 'A whole trace is necessary and does not suffice: it is the same for every grid. Ask for all four entries of B⁻¹RB.')
+def _(basis): return _whole(torch.trace)
+
+@mistake('26.2', 'Your answer is that of the square grid: you look at the turn itself. In steps of this grid it is B⁻¹RB.')
+def _(basis): return _whole(lambda R: R)
+
+@mistake('26.2', 'The wrong way round, or rows for columns: B takes steps to places, then comes the turn, and B⁻¹ takes places to steps: B⁻¹RB.')
+def _(basis): return _whole(lambda R: basis @ R @ torch.linalg.inv(basis))
+
+@mistake('26.2', 'The turn by 360° moves nothing: n = 1 belongs to every grid.')
+def _(basis): return _whole(lambda R: torch.linalg.solve(basis, R @ basis), 2)
+
+# %% ../nbs/4_course/31_labs.ipynb #00000036
+_QUARTERS = [0, 90, 180, 270]
+
+@exercise('26.3', 'predict', 2)
+def _touches_zero(): return {'C2': [0, 180], 'C6': [0, 180], 'C8': _QUARTERS, 'C12': _QUARTERS}
+
+@mistake('26.3', 'Between the quarter turns an element of the group has the error of the pixels: a valley, but not zero (Theorem 26.4).')
+def _(): return {f'C{n}': [k*360//n for k in range(n)] for n in (2, 6, 8, 12)}
+
+@mistake('26.3', 'A turn by 90° is exact on pixels, but no element of C2 or C6: their maximum is over other kernels afterwards.')
+def _(): return dict.fromkeys(('C2', 'C6', 'C8', 'C12'), _QUARTERS)
+
+@mistake('26.3', 'Three steps of 60° are a half turn: 180° is an element of C6, and exact on pixels.')
+def _(): return {'C2': [0, 180], 'C6': [0], 'C8': _QUARTERS, 'C12': _QUARTERS}
+
+# %% ../nbs/4_course/31_labs.ipynb #0000003b
 def _docstring_end(node:Any)->int:
     "The last line of what stays: the head, and the docstring if there is one."
     first = node.body[0]
@@ -748,7 +1033,7 @@ def _stub_lines(node:Any, lines:list[str], id:str)->list[str]:
     indent = ' '*(node.col_offset + 4)
     return kept + [f'{indent}### BEGIN SOLUTION', f"{indent}raise NotImplementedError('your turn: exercise {id}')", f'{indent}### END SOLUTION']
 
-# %% ../nbs/4_course/31_labs.ipynb #00000032
+# %% ../nbs/4_course/31_labs.ipynb #0000003c
 def stub(
     source:str, # a solution cell
     id:str,     # of its exercise
@@ -759,7 +1044,7 @@ def stub(
     lines = source.splitlines()
     return '\n\n'.join('\n'.join(_stub_lines(node, lines, id)) for node in nodes)
 
-# %% ../nbs/4_course/31_labs.ipynb #00000036
+# %% ../nbs/4_course/31_labs.ipynb #00000040
 _ANSWER = '*Your proof:*'
 _LEFT_OUT = {'cuda': 'needs a GPU', 'slow': 'takes long', 'browser': 'needs a browser', 'data': 'needs data that is downloaded'}
 
@@ -789,7 +1074,7 @@ def _student_cell(cell_type:str, source:str)->tuple[str, str, dict]|None:
     why = next((_LEFT_OUT[f] for f in _LEFT_OUT if f in flags), 'is not run here' if re.search(r'^#\|\s*eval:\s*false', source, re.M) else '')
     return ('markdown', f'*This cell {why}:*\n\n```python\n{plain}\n```', {}) if why else ('code', plain, {})
 
-# %% ../nbs/4_course/31_labs.ipynb #00000037
+# %% ../nbs/4_course/31_labs.ipynb #00000041
 def student_copy(
     nb:dict,      # the author's notebook, as JSON
     chapter:str,  # its name, '05_convolution'
@@ -805,10 +1090,10 @@ def student_copy(
     about = {'kernelspec': kernel, 'language_info': {'name': 'python'}, 'eqtutor': {'chapter': chapter}}
     return {'cells': cells, 'metadata': about, 'nbformat': 4, 'nbformat_minor': 5}
 
-# %% ../nbs/4_course/31_labs.ipynb #0000003a
+# %% ../nbs/4_course/31_labs.ipynb #00000044
 def _package()->Path: return Path(str(importlib.util.find_spec('eqtutor').origin)).parent   # type: ignore[union-attr]
 
-# %% ../nbs/4_course/31_labs.ipynb #0000003b
+# %% ../nbs/4_course/31_labs.ipynb #00000045
 def course_folder()->Path:
     "Where the author's notebooks lie: inside an installed package, or beside it in a checkout."
     package = _package()
@@ -827,10 +1112,10 @@ def course_chapters(
         raise ValueError(f'no chapter {", ".join(unknown)}. There are {", ".join(found)}.')
     return {name: p for name, p in found.items() if not only or name in only or name[:2] in only}
 
-# %% ../nbs/4_course/31_labs.ipynb #0000003c
+# %% ../nbs/4_course/31_labs.ipynb #00000046
 def _notebook_bytes(nb:dict)->bytes: return (json.dumps(nb, indent=1, ensure_ascii=False) + '\n').encode()
 
-# %% ../nbs/4_course/31_labs.ipynb #0000003d
+# %% ../nbs/4_course/31_labs.ipynb #00000047
 def build(
     out:str|Path,
     chapters:Iterable[str]=(), # numbers or names; all that have exercises if empty
@@ -846,7 +1131,7 @@ def build(
         written.append(folder/f'{name}.ipynb')
     return written
 
-# %% ../nbs/4_course/31_labs.ipynb #00000043
+# %% ../nbs/4_course/31_labs.ipynb #0000004d
 def _isolate()->dict[str, str]:
     "Cut the process off, as far as the system allows; what was done, in words. May fork: the process that goes on is the one to use."
     done = {'network': 'blocked in the process only', 'processes': 'not separated', 'files': 'not protected'}
@@ -876,7 +1161,7 @@ def _limit(seconds:int, memory:int)->None:
     limits = [('RLIMIT_CPU', seconds + 2), ('RLIMIT_CORE', 0), ('RLIMIT_FSIZE', 0), ('RLIMIT_NOFILE', 64), ('RLIMIT_NPROC', 0)]
     for name, value in [*limits, ('RLIMIT_AS', now + memory*2**20)] if now else limits: resource.setrlimit(getattr(resource, name), (value, value))
 
-# %% ../nbs/4_course/31_labs.ipynb #00000044
+# %% ../nbs/4_course/31_labs.ipynb #0000004e
 def _answer(job:dict, names:dict)->dict:
     "Run one answer's cell and put the cases to its function."
     space = dict(names)
@@ -900,7 +1185,7 @@ def _confined(job:dict, names:dict, pipe:int)->None:
     while data: data = data[os.write(pipe, data):]
     os._exit(0)
 
-# %% ../nbs/4_course/31_labs.ipynb #00000045
+# %% ../nbs/4_course/31_labs.ipynb #0000004f
 def _collect(pipe:int, seconds:float)->tuple[bytes, str]:
     "What the process writes, and what became of it: 'ended', 'time' or 'size'."
     data, deadline = b'', time.monotonic() + seconds
@@ -911,7 +1196,7 @@ def _collect(pipe:int, seconds:float)->tuple[bytes, str]:
         data += chunk
         if len(data) > 2**25: return data, 'size'
 
-# %% ../nbs/4_course/31_labs.ipynb #00000046
+# %% ../nbs/4_course/31_labs.ipynb #00000050
 def _reap(pid:int, patience:float)->None:
     "Wait a moment for a process, then end it with all that came from it."
     import signal
@@ -929,7 +1214,7 @@ def _reap(pid:int, patience:float)->None:
         try: gone = os.waitpid(-1, 0)[0] == pid or gone
         except ChildProcessError: return
 
-# %% ../nbs/4_course/31_labs.ipynb #00000047
+# %% ../nbs/4_course/31_labs.ipynb #00000051
 def _run_apart(job:dict, names:dict)->dict:
     "Fork, answer there, and report: {'answers'}, {'broken'} or {'stopped'}."
     receive, send = os.pipe()
@@ -945,7 +1230,7 @@ def _run_apart(job:dict, names:dict)->dict:
     try: return dict(json.loads(data))
     except ValueError: return {'stopped': 'the process ended before it gave an answer' if not data else 'the process wrote something that is no answer'}
 
-# %% ../nbs/4_course/31_labs.ipynb #00000048
+# %% ../nbs/4_course/31_labs.ipynb #00000052
 def _serve(prelude:str)->None:
     "Answer jobs, a line of JSON each, until the input ends."
     channel = os.fdopen(os.dup(1), 'w')
@@ -962,7 +1247,7 @@ def _serve(prelude:str)->None:
         channel.write(json.dumps(_run_apart(json.loads(line), names)) + '\n')
         channel.flush()
 
-# %% ../nbs/4_course/31_labs.ipynb #00000049
+# %% ../nbs/4_course/31_labs.ipynb #00000053
 _PRELUDE = '''
 import itertools, math, random
 import numpy as np
@@ -988,7 +1273,7 @@ def _server_source()->str:
     parts = [f'import sys\nsys.path[:] = {path!r}\n' + _IMPORTS, 'import numpy as np\nimport torch\nfrom torch import Tensor\nfrom eqtutor.groups import Group']
     return '\n\n'.join([*parts, *map(inspect.getsource, _SERVER), f'_serve({_PRELUDE!r})'])
 
-# %% ../nbs/4_course/31_labs.ipynb #0000004a
+# %% ../nbs/4_course/31_labs.ipynb #00000054
 def _start_server()->subprocess.Popen:
     env = {k: v for k, v in os.environ.items() if k in ('PATH', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH')}
     env |= {f'{library}_NUM_THREADS': '1' for library in ('OMP', 'MKL', 'OPENBLAS')}
@@ -1004,7 +1289,7 @@ def _ask(server:subprocess.Popen, job:dict, patience:float)->dict|None:
         return json.loads(server.stdout.readline() if select.select([server.stdout], [], [], patience)[0] else b'')
     except (OSError, ValueError): return None
 
-# %% ../nbs/4_course/31_labs.ipynb #0000004b
+# %% ../nbs/4_course/31_labs.ipynb #00000055
 class Sandbox:
     "A process that runs answers in confined copies of itself; started when first needed, and again if an answer ends it."
     def __init__(self,
@@ -1034,7 +1319,7 @@ class Sandbox:
     def __enter__(self)->'Sandbox': return self
     def __exit__(self, *_)->None: self.close()
 
-# %% ../nbs/4_course/31_labs.ipynb #0000004d
+# %% ../nbs/4_course/31_labs.ipynb #00000057
 def grade_answer(
     e:Exercise,
     source:str,       # of the cell
@@ -1050,7 +1335,7 @@ def grade_answer(
     hint = ' Everything an answer needs stands in its own cell; torch, nn, F, math and the exports of chapters 01 to 06 are there.'
     return Verdict(e.id, 'error', 0, e.marks, f'{found["broken"]}.' + hint*str(found['broken']).startswith('NameError'))
 
-# %% ../nbs/4_course/31_labs.ipynb #00000055
+# %% ../nbs/4_course/31_labs.ipynb #0000005f
 def _cells(content:bytes)->list[dict]:
     "The notebook's cells: source and, where there is one, nbgrader's id."
     if len(content) > 2e7: raise ValueError('the file is larger than 20 MB')
@@ -1077,7 +1362,7 @@ def _verdict(e:Exercise, cells:list[dict], sandbox:Sandbox, seed:int)->Verdict:
     if len(found) > 1: return Verdict(e.id, 'stopped', 0, e.marks, f'{len(found)} cells answer this exercise; leave one')
     return grade_answer(e, found[0], sandbox, seed)
 
-# %% ../nbs/4_course/31_labs.ipynb #00000056
+# %% ../nbs/4_course/31_labs.ipynb #00000060
 def grade_notebook(
     path:str|Path,
     sandbox:Sandbox,
@@ -1099,7 +1384,7 @@ def grade_notebook(
     return record | {'marks': sum(v.marks or 0 for v in parts), 'of': sum(v.of for v in parts), 'by hand': sum(v.of for v in parts if v.state == 'by hand'),
                      'parts': [asdict(v) for v in parts], 'isolation': sandbox.isolation}
 
-# %% ../nbs/4_course/31_labs.ipynb #0000005e
+# %% ../nbs/4_course/31_labs.ipynb #00000068
 def _fingerprint()->str:
     "Changes with the exercises, their checks and the grader."
     return hashlib.sha256((_package()/'labs.py').read_bytes()).hexdigest()[:12]
@@ -1117,7 +1402,7 @@ def _submissions(paths:Iterable[Path], out:Path)->dict[str, Path]:
     if not found: raise FileNotFoundError('no notebooks (*.ipynb) there')
     return found
 
-# %% ../nbs/4_course/31_labs.ipynb #0000005f
+# %% ../nbs/4_course/31_labs.ipynb #00000069
 _STYLE = ('body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}'
           'td,th{padding:.4em .8em;border-bottom:1px solid #ccc;text-align:left;vertical-align:top}')
 
@@ -1134,7 +1419,7 @@ def _feedback(record:dict)->str:
             f'<p>{h(record["marks"])} of {h(record["of"])} marks{later}.</p>{problem}'
             f'<table><tr><th>exercise</th><th>state</th><th>marks</th><th>what to look at</th></tr>{"".join(map(row, record["parts"]))}</table></html>\n')
 
-# %% ../nbs/4_course/31_labs.ipynb #00000060
+# %% ../nbs/4_course/31_labs.ipynb #0000006a
 def _graded(path:Path, box:Sandbox, chapter:str|None, seed:int)->dict:
     "The result of a submission, whatever happens."
     try: return grade_notebook(path, box, chapter, seed)
@@ -1157,7 +1442,7 @@ def _one(name:str, path:Path, out:Path, box:Sandbox, chapter:str|None, seed:int)
         write_atomic(file, text.encode())
     return record | {'new': True}
 
-# %% ../nbs/4_course/31_labs.ipynb #00000061
+# %% ../nbs/4_course/31_labs.ipynb #0000006b
 def _safe(x:Any)->str: return f"'{x}" if str(x)[:1] in '=+-@' else str(x)   # a spreadsheet would run it
 
 def _kept(file:Path)->dict[tuple, str]:
@@ -1185,7 +1470,7 @@ def _table(records:list[dict], kept:dict[tuple, str])->str:
         out.writerow([name, _safe(r['chapter']), *(marks.get(i, '') for i in ids), f'{total:g}', r['of'], '; '.join(remarks)])
     return text.getvalue()
 
-# %% ../nbs/4_course/31_labs.ipynb #00000062
+# %% ../nbs/4_course/31_labs.ipynb #0000006c
 def grade(
     paths:Iterable[str|Path],  # notebooks, or folders of them
     out:str|Path,              # results: marks.csv, marks.json, results/, feedback/
@@ -1216,7 +1501,7 @@ def grade(
     write_atomic(out/'marks.json', (json.dumps([{k: v for k, v in r.items() if k != 'new'} for r in records], indent=1, ensure_ascii=False) + '\n').encode())
     return records
 
-# %% ../nbs/4_course/31_labs.ipynb #00000065
+# %% ../nbs/4_course/31_labs.ipynb #0000006f
 def progress(
     paths:Iterable[str|Path], # own notebooks, or folders of them
 )->list[dict]:
@@ -1244,7 +1529,7 @@ def progress_table(
         lines += [f'  {signs.get(r["state"], "✗")} {r["exercise"]:5} {r["kind"]:8} {r["state"]:9} {r["message"]}'.rstrip() for r in own]
     return '\n'.join(lines) if lines else 'no exercises found'
 
-# %% ../nbs/4_course/31_labs.ipynb #00000068
+# %% ../nbs/4_course/31_labs.ipynb #00000072
 _TEACHERS = '31_labs', '33_teaching'   # the first holds all right answers
 
 def _course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
@@ -1258,7 +1543,7 @@ def _course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
         files[p.relative_to(root)] = _notebook_bytes(nb if solutions else student_copy(nb, name))
     return files
 
-# %% ../nbs/4_course/31_labs.ipynb #00000069
+# %% ../nbs/4_course/31_labs.ipynb #00000073
 def copy_course(
     out:str|Path,
     solutions:bool=False,     # for teachers: the author's notebooks as they are
