@@ -77,10 +77,10 @@ def _dot(xs:Sequence[Tensor], ys:Sequence[Tensor], out:Tensor|None=None)->Tensor
     return total
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001f
-def _two_levels(q:Tensor, k:Tensor, pose:Tensor, code:Tensor, bias:Tensor, new:_Buffers)->tuple[Tensor, Tensor]:
+def _two_levels(q:Tensor, k:Tensor, e:Tensor, code:Tensor, bias:Tensor, new:_Buffers)->tuple[Tensor, Tensor]:
     "Weights A over offsets `(B, t, S, R, K)` and B over poses at each offset `(B, t, S, Q, K)`."
     (B, t, S, d), (Q, K), R = q.shape, k.shape[1:3], code.shape[1]
-    b = torch.bmm(q.reshape(B, t*S, d), k.flatten(1, 2).mT, out=new(3, B, t*S, Q*K)).view(B, t, S, Q, K).add_(pose[..., None])
+    b = torch.bmm(q.reshape(B, t*S, d), k.flatten(1, 2).mT, out=new(3, B, t*S, Q*K)).view(B, t, S, Q, K).add_(torch.einsum('btsd,sqd->btsq', q, e)[..., None])
     top = b.amax(3, keepdim=True)
     s = b.sub_(top).exp_().sum(3, keepdim=True)
     level = s.log().add_(top).squeeze(3) + bias.repeat(B//len(bias), 1, 1)[:, :, None]                      # ℓ(h̃, Δ)
@@ -95,8 +95,8 @@ def _mix(a:Tensor, b:Tensor, new:_Buffers)->Tensor:
     return _dot(a.unsqueeze(4).unbind(2), b.unsqueeze(3).unbind(2), new(0, B, t, R, Q, K)).view(B, t*R, Q*K)
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000021
-def _gradients(q:Tensor, k:Tensor, v:Tensor, code:Tensor, a:Tensor, b:Tensor, kept:Tensor, g:Tensor, new:_Buffers)->tuple[Tensor, ...]:
-    "Gradients of q, k, v, pose and code from that of the output, `(B, t·R, d)`."
+def _gradients(q:Tensor, k:Tensor, v:Tensor, e:Tensor, code:Tensor, a:Tensor, b:Tensor, kept:Tensor, g:Tensor, new:_Buffers)->tuple[Tensor, ...]:
+    "Gradients of q, k, v, e and code from that of the output, `(B, t·R, d)`."
     (B, t, S, R, K), Q, d = a.shape, b.shape[3], q.shape[3]
     dv = torch.bmm(_mix(a, kept, new).mT, g).view(v.shape)
     dm = torch.bmm(g, v.flatten(1, 2).mT, out=new(0, B, t*R, Q*K)).view(B, t, 1, R, Q, K)
@@ -107,8 +107,9 @@ def _gradients(q:Tensor, k:Tensor, v:Tensor, code:Tensor, a:Tensor, b:Tensor, ke
     dz = torch.mul(da.sub_(mean).transpose(0, 1), a.transpose(0, 1), out=new(0, t, B, S, R, K)).reshape(t, B*S, R*K)
     dpose, dc = dc.sum(-1), dc.view(B, t*S, Q*K)
     dq = torch.bmm(dc, k.flatten(1, 2)).view(q.shape) + torch.bmm(dz, code.flatten(1, 2)).view(t, B, S, d).transpose(0, 1)
+    dq = dq + torch.einsum('btsq,sqd->btsd', dpose, e)
     dk = torch.bmm(dc.mT, q.flatten(1, 2)).view(k.shape)
-    return dq, dk, dv, dpose, torch.bmm(dz.mT, q.transpose(0, 1).reshape(t, B*S, d)).view(code.shape)
+    return dq, dk, dv, torch.einsum('btsq,btsd->sqd', dpose, q), torch.bmm(dz.mT, q.transpose(0, 1).reshape(t, B*S, d)).view(code.shape)
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000023
 def _blocks(x:Tensor, tile:tuple[int, int], extent:tuple[int, int])->Tensor:
@@ -118,10 +119,13 @@ def _blocks(x:Tensor, tile:tuple[int, int], extent:tuple[int, int])->Tensor:
 
 def _overlap_add(x:Tensor, dim:int, tile:int)->Tensor:
     "The transpose of `unfold`: axes (blocks, K) at `dim` become one, overlaps are added."
-    m, k, tail = -(-x.shape[dim + 1]//tile), x.shape[dim + 1], [0, 0]*(x.ndim - 2 - dim)
-    x = F.pad(x, [*tail, 0, m*tile - k]).unflatten(dim + 1, (m, tile))
-    total = torch.stack([F.pad(x.select(dim + 1, i), [*tail, 0, 0, i, m - 1 - i]) for i in range(m)]).sum(0)
-    return total.flatten(dim, dim + 1).narrow(dim, 0, (total.shape[dim] - m)*tile + k)
+    n, k = x.shape[dim:dim + 2]
+    m = -(-k//tile)
+    if k < m*tile: x = F.pad(x, [*[0, 0]*(x.ndim - 2 - dim), 0, m*tile - k])
+    x = x.unflatten(dim + 1, (m, tile))
+    total = x.new_zeros(*x.shape[:dim], n + m - 1, *x.shape[dim + 2:])
+    for i in range(m): total.narrow(dim, i, n).add_(x.select(dim + 1, i))
+    return total.flatten(dim, dim + 1).narrow(dim, 0, (n - 1)*tile + k)
 
 def _unblocks(x:Tensor, size:Sequence[int], tile:tuple[int, int], extent:tuple[int, int])->Tensor:
     "The transpose of `_blocks`: `(blocks, Q, K, e)` to `(n, Q, Y, X, e)`."
@@ -136,32 +140,36 @@ def _keep(shape:Sequence[int], p:float, device:torch.device, noise:torch.Generat
     bits = torch.randint(-2**63, 2**63 - 1, (-(-n//4),), device=device, generator=noise).view(torch.int16)
     return bits[:n].view(shape) >= round(p*2**16) - 2**15
 
+def _noise(device:torch.device, seed:int|None)->torch.Generator|None: return None if seed is None else torch.Generator(device).manual_seed(seed)
+
+def _seed(p:float)->int|None: return int(torch.randint(2**62, ())) if p and not torch.compiler.is_compiling() else None
+
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000028
 class _Attend(torch.autograd.Function):
-    "Queries `(n, g, t, S, d)`, keys and values `(n, Q, Y, X, 2d)` to `(n, g, t, R, d)`, `size` of the n at a time; keeps no weights for the backward pass."
+    "Queries `(n, g, t, S, d)`, keys and values `(n, Q, Y, X, 2d)` to `(n, g, t, R, d)`, `size` of the n at a time; keeps no weights, nor what `again` makes."
     @staticmethod
-    def forward(ctx, q, kv, pose, code, bias, keep, drop, tile, extent, size):
-        ctx.save_for_backward(q, kv, pose, code, bias, keep)
-        ctx.how = drop, tile, extent, size
-        return torch.cat(_parts(None, *ctx.how, q, kv, pose, code, bias, keep))
+    def forward(ctx, q, kv, e, code, bias, keep, again, drop, tile, extent, size):
+        ctx.save_for_backward(*(q, kv)[:0 if again else 2], e, code, bias, keep)
+        ctx.how, ctx.again = (drop, tile, extent, size), again
+        return torch.cat(_parts(None, *ctx.how, q, kv, e, code, bias, keep))
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        dq, dkv, dpose, dcode = zip(*_parts(g, *ctx.how, *ctx.saved_tensors))
-        return torch.cat(dq), torch.cat(dkv), torch.cat(dpose), torch.stack(dcode).sum(0), None, None, None, None, None, None
+        dq, dkv, de, dcode = zip(*_parts(g, *ctx.how, *(ctx.again() if ctx.again else ()), *ctx.saved_tensors))
+        return torch.cat(dq), torch.cat(dkv), torch.stack(de).sum(0), torch.stack(dcode).sum(0), None, None, None, None, None, None, None
 
-def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, pose, code, bias, keep)->list:
+def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, e, code, bias, keep)->list:
     "Output of some images and heads after the other; their gradients, if that of the output is given."
-    new, d, noise = _buffers(q, kv, code, size), q.shape[-1], torch.Generator(q.device).manual_seed(drop[1]) if drop else None
+    new, d, noise = _buffers(q, kv, code, size), q.shape[-1], _noise(q.device, drop[1]) if drop else None
     found:list[Any] = []
-    for i, (x, y, z) in enumerate(zip(q.split(size), kv.split(size), pose.split(size))):
+    for i, (x, y) in enumerate(zip(q.split(size), kv.split(size))):
         k, v = _blocks(y, tile, extent).split(d, -1)
-        a, b = _two_levels(x.flatten(0, 1), k, z.flatten(0, 1), code, bias, new)
+        a, b = _two_levels(x.flatten(0, 1), k, e, code, bias, new)
         mask = _keep(b.shape, drop[0], b.device, noise) if drop else None if keep is None else keep[i*size:(i + 1)*size].flatten(0, 1)
         kept = b if mask is None else torch.mul(b, mask, out=new(5, *b.shape))
         if g is None: found.append(torch.bmm(_mix(a, kept, new), v.flatten(1, 2)).view(*x.shape[:3], -1, d)); continue
-        dq, dk, dv, dpose, dcode = _gradients(x.flatten(0, 1), k, v, code, a, b, kept, g[i*size:(i + 1)*size].reshape(len(k), -1, d), new)
-        found.append((dq.view(x.shape), _unblocks(torch.cat([dk, dv], -1), y.shape[2:4], tile, extent), dpose.view(*x.shape[:4], -1), dcode))
+        dq, dk, dv, de, dcode = _gradients(x.flatten(0, 1), k, v, e, code, a, b, kept, g[i*size:(i + 1)*size].reshape(len(k), -1, d), new)
+        found.append((dq.view(x.shape), _unblocks(torch.cat([dk, dv], -1), y.shape[2:4], tile, extent), de, dcode))
     return found
 
 def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
@@ -169,6 +177,20 @@ def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
     return _Buffers(q, 6, min(size, len(q))*g*t*K*max(S*R, S*Q, R*Q))
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002b
+def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, layers:nn.Module)->Callable[[], tuple[Tensor, Tensor]]|None:
+    "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if x or a weight has changed by then."
+    if torch.compiler.is_compiling(): return None                                                # the compiler decides itself what to compute again
+    device, needed = x.device.type, [x, *layers.parameters()]
+    versions = [t._version for t in needed]
+    how = dict(device_type=device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
+    def again()->tuple[Tensor, Tensor]:
+        if [t._version for t in needed] != versions:
+            raise RuntimeError('the input or a weight of this layer was changed in place between forward and backward, where queries and keys are computed '
+                               'again from them: change them after backward(), or change a clone')
+        with torch.no_grad(), torch.autocast(**how): return make()
+    return again
+
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002e
 class _Heads(nn.Module):
     "Maps to queries, keys and values of each head, and from the heads to the output."
     def __init__(self, in_channels:int, out_channels:int, heads:int, head_channels:int|None, value_dropout:float):
@@ -180,38 +202,52 @@ class _Heads(nn.Module):
         inner = heads*self.head_channels
         self.query, self.key, self.value = (nn.Linear(in_channels, inner) for _ in range(3))
         self.out = nn.Linear(inner, out_channels)
-    def split(self, f:Tensor)->tuple[Tensor, Tensor]:
-        "`(b, c, Q, h, w)` to queries `(b·heads, Q, h, w, d)` and, side by side, keys and values `(b·heads, Q, h, w, 2d)`."
-        x = f.movedim(1, -1).contiguous()
-        q, k, v = (layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
-        if self.training and self.value_dropout: v = v*_keep(v.shape, self.value_dropout, v.device)/(1 - self.value_dropout)
-        kv = torch.cat([k, v], -1)
-        q, kv = (y.movedim(-2, 1).flatten(0, 1) for y in (q, kv))
+    def split(self,
+        f:Tensor,
+        crop:int=0,         # places to leave out on each side, of the queries
+        pad:int=0,          # places to add, of keys and values
+        p:float=0.,         # dropout of the values
+        seed:int|None=None, # of its mask
+    )->tuple[Tensor, Tensor]:
+        "`(b, c, Q, h, w)` to queries `(b, heads, Q, h, w, d)`, cropped, and keys and values side by side, `(b, heads, Q, h, w, 2d)`, padded."
+        x, (h, w), scale = f.movedim(1, -1).contiguous(), f.shape[-2:], self.in_channels**-.5
+        q = F.linear(x[:, :, crop:h - crop, crop:w - crop], self.query.weight*scale, self.query.bias*scale)
+        pairs = zip(self.key.parameters(), self.value.parameters())                                 # side by side in the weights, not copied together later
+        weight, bias = (torch.cat([y.unflatten(0, (self.heads, -1)) for y in pair], 1).flatten(0, 1) for pair in pairs)
+        kv = F.linear(F.pad(x, (0, 0, *(pad,)*4)), weight, bias)
+        q, kv = (y.unflatten(-1, (self.heads, -1)).movedim(-2, 1) for y in (q, kv))
+        if p:
+            k, v = kv.chunk(2, -1)
+            kv = torch.cat([k, v*_keep(v.shape, p, v.device, _noise(v.device, seed))/(1 - p)], -1)
         wide = torch.promote_types(q.dtype, torch.float32)
-        return q.to(wide)*self.in_channels**-.5, kv.to(wide)
+        return q.to(wide), kv.to(wide)
     def join(self, y:Tensor, batch:int)->Tensor:
         "`(b·heads, h, w, R, d)` to `(b, out_channels, R, h, w)`."
         y = y.unflatten(0, (batch, -1)).permute(0, 4, 2, 3, 1, 5).flatten(-2)
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002d
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000030
 def _places(top:int, bottom:int, left:int, right:int, device:torch.device)->Tensor:
     "The places of a rectangle, `(places, 2)`: row and column, row by row."
     return torch.cartesian_prod(torch.arange(top, bottom, device=device), torch.arange(left, right, device=device))
 
-def _local(q:Tensor, kv:Tensor, r:int, crop:int, attend:Callable[..., Tensor])->Tensor:
-    "A window of radius r around each query `(n, S, h, w, d)`."
-    (h, w), full, at = q.shape[2:4], kv.new_tensor(kv.shape[2:4]), q.device
+def _local(q:Tensor, kv:Tensor, r:int, crop:int, attend:Callable[..., Tensor], again:Callable[[], tuple[Tensor, Tensor]]|None=None)->Tensor:
+    "A window of radius r around each query `(b, heads, S, h, w, d)`; keys go r − crop places further."
+    (h, w), at = q.shape[3:5], q.device
+    full = kv.new_tensor(kv.shape[3:5]) - 2*(r - crop)
     ty, tx = (max(t for t in range(1, max(r, 1) + 1) if size % t == 0) for size in (h, w))           # tiles half as large as the window
     keys, corners = _places(-r, ty + r, -r, tx + r, at), _places(0, h//ty, 0, w//tx, at)*q.new_tensor([ty, tx])
     place = crop + keys + corners[:, None]                                                           # of each key in the image, `(tiles, K, 2)`
-    q = q.unflatten(3, (-1, tx)).unflatten(2, (-1, ty)).permute(0, 2, 4, 3, 5, 1, 6).flatten(3, 4).flatten(1, 2)
-    y = attend(q, F.pad(kv, (0, 0, *(r - crop,)*4)), keys - _places(0, ty, 0, tx, at)[:, None], (r, r), ((place >= 0) & (place < full)).all(-1),
-               (ty, tx), (ty + 2*r, tx + 2*r))
+    def tiled(q:Tensor, kv:Tensor)->tuple[Tensor, Tensor]:
+        q = q.unflatten(4, (-1, tx)).unflatten(3, (-1, ty))
+        return q.permute(0, 1, 3, 5, 4, 6, 2, 7).flatten(4, 5).flatten(2, 3).flatten(0, 1), kv.flatten(0, 1)
+    y = attend(*tiled(q, kv), keys - _places(0, ty, 0, tx, at)[:, None], (r, r), ((place >= 0) & (place < full)).all(-1),
+               (ty, tx), (ty + 2*r, tx + 2*r), None if again is None else lambda: tiled(*again()))
     return y.unflatten(1, (h//ty, w//tx)).unflatten(3, (ty, tx)).transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
 def _global(q:Tensor, kv:Tensor, crop:int, step:int, attend:Callable[..., Tensor])->Tensor:
     "The whole image around each query, `step` rows of queries at a time."
+    q, kv = q.flatten(0, 1), kv.flatten(0, 1)
     (h, w), (Y, X), at = q.shape[2:4], kv.shape[2:4], q.device
     keys, all_inside, parts = _places(0, Y, 0, X, at), torch.ones(1, Y*X, dtype=torch.bool, device=at), []
     for i in range(0, h, step):
@@ -220,7 +256,7 @@ def _global(q:Tensor, kv:Tensor, crop:int, step:int, attend:Callable[..., Tensor
         parts.append(attend(rows, kv, keys - queries[:, None], (Y - 1, X - 1), all_inside, (Y, X), (Y, X)))
     return torch.cat(parts, 2).squeeze(1).unflatten(1, (h, w))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002e
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000031
 def _limit(x:Tensor)->int:
     "How many scores to hold at once: what fits a cache; more on a GPU, and where the loop is compiled."
     return 2**23 if x.is_cuda or torch.compiler.is_compiling() else 2**19
@@ -232,7 +268,7 @@ def _pose_index(group:Group, encoding:str, lifts:bool)->Tensor:
     if encoding == 'target': return group.relative[:, None].repeat(1, len(group), 1)                # h⁻¹ĥ
     return group.relative[None]                                                                     # h̃⁻¹ĥ
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000030
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000033
 class _SelfAttention(_Heads):
     "What lifting and group self-attention share."
     lifts = False
@@ -263,7 +299,7 @@ class _SelfAttention(_Heads):
         self.code:PositionalEncoding|None = code
         self.register_buffer('index', _pose_index(self.group, encoding, self.lifts), persistent=False)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000031
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000034
 class _Encoded(_SelfAttention):
     "The encodings, and the weights for those who want to see them."
     def _codes(self, offset:Tensor, reach:tuple[int, int], like:Tensor)->tuple[Tensor, Tensor]:
@@ -283,7 +319,7 @@ class _Encoded(_SelfAttention):
         column:int,
     )->Tensor:
         "Weights of one pixel, `(b, heads, |H|, S, Q, rows, columns)`: target, query and source pose; over a window, or the whole image."
-        q, kv = self.split(f[:, :, None] if self.lifts else f)
+        q, kv = (y.flatten(0, 1) for y in self.split(f[:, :, None] if self.lifts else f))
         r, (Y, X), at = 0 if self.window is None else self.window//2, f.shape[-2:], f.device
         keys = _places(0, Y, 0, X, at) if self.window is None else _places(row - r, row + r + 1, column - r, column + r + 1, at)
         _, code = self._codes((keys - keys.new_tensor([row, column]))[None], (Y - 1, X - 1) if self.window is None else (r, r), q)
@@ -294,7 +330,7 @@ class _Encoded(_SelfAttention):
         a = s.masked_fill(~inside, -torch.inf).flatten(3).softmax(-1).view(s.shape).expand(-1, len(self.group), -1, -1, -1)
         return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), -1))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000032
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000035
 class _Forward(_Encoded):
     "The forward pass."
     def forward(self,
@@ -307,25 +343,27 @@ class _Forward(_Encoded):
         some = max(1, 2*_limit(f)//(self.heads*self.head_channels*math.prod(f.shape[2:])))                   # images at a time
         return torch.cat([self._images(x) for x in f.split(some)]).expand(-1, -1, len(self.group), -1, -1)
     def _images(self, f:Tensor)->Tensor:
-        n, (h, w), (q, kv) = self.crop, f.shape[-2:], self.split(f)
-        q, rows = q[:, :, n:h - n, n:w - n], max(1, _limit(q)//((w - 2*n)*q.shape[1]*len(self.group)*h*w))
+        n, (h, w), p = self.crop, f.shape[-2:], self.value_dropout if self.training else 0.
+        seed = _seed(p)
+        heads = partial(self.split, f, n, 0 if self.window is None else self.window//2 - n, p, seed)
+        (q, kv), again = heads(), _again(heads, f, self)
+        rows = max(1, _limit(q)//((w - 2*n)*q.shape[2]*len(self.group)*h*w))
         with torch.autocast(f.device.type, enabled=False):
-            y = _global(q, kv, n, rows, self._attend) if self.window is None else _local(q, kv, self.window//2, n, self._attend)
+            y = _global(q, kv, n, rows, self._attend) if self.window is None else _local(q, kv, self.window//2, n, self._attend, again)
         return self.join(y, len(f))
-    def _attend(self, q:Tensor, kv:Tensor, offset:Tensor, reach:tuple[int, int], inside:Tensor, tile, extent)->Tensor:
+    def _attend(self, q:Tensor, kv:Tensor, offset:Tensor, reach:tuple[int, int], inside:Tensor, tile, extent, again=None)->Tensor:
         "Tiles of queries `(n, g, t, S, d)` over keys at `offset` `(t, K, 2)`, of which `inside` `(g, K)` lie in the image."
         (near, code), poses = self._codes(offset, reach, q), self._poses(q)
         bias, p = q.new_zeros(()).where(near & inside[:, None], -torch.inf), self.attention_dropout if self.training else 0.
-        keep, drop = None, None
-        if p and torch.compiler.is_compiling(): keep = _keep((*q.shape[:4], kv.shape[1], bias.shape[-1]), p, q.device)
-        elif p: drop = p, int(torch.randint(2**62, ()))                                             # a seed: the mask is drawn again for the backward pass
+        drop = (p, seed) if (seed := _seed(p)) is not None else None                                # a seed: the mask is drawn again for the backward pass
+        keep = _keep((*q.shape[:4], kv.shape[1], bias.shape[-1]), p, q.device) if p and drop is None else None
         size = max(1, _limit(q)//(max(code.shape[1], kv.shape[1])*q.shape[3]*bias.numel()))         # images and heads at a time
         def once(e:Tensor, code:Tensor)->Tensor:
-            return _Attend.apply(q, kv, torch.einsum('ngtsd,sqd->ngtsq', q, e), code, bias, keep, drop, tile, extent, size)
+            return _Attend.apply(q, kv, e, code, bias, keep, again, drop, tile, extent, size)
         y = once(poses[0], code) if len(poses) == 1 else torch.cat([once(e, code[:, i:i + 1]) for i, e in enumerate(poses)], 3)
         return y/(1 - p) if p else y
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000033
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
 class _Shown(_Forward):
     "What `print` shows."
     def extra_repr(self)->str:
@@ -339,7 +377,7 @@ class LiftingSelfAttention2d(_Shown):
 class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000041
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000044
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -349,7 +387,8 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     keys = H*W if layer.window is None else math.prod(t + 2*r for t in sides)              # that a query is multiplied with
     passes, seen = len(layer.index), 1 if layer.code is None else R                        # output poses that differ
     inner = x[0]*n*h*w*d*(passes*S*S*keys + S*seen*keys + seen*S*keys + passes*S*S)        # scores, offsets, values, poses
-    maps = 3*x[0]*S*H*W*c*n*d + x[0]*seen*h*w*n*d*layer.out_channels
+    pad = 0 if layer.window is None else r - layer.crop                                    # places with keys and values beyond the rim
+    maps = x[0]*S*c*n*d*(h*w + 2*(H + 2*pad)*(W + 2*pad)) + x[0]*seen*h*w*n*d*layer.out_channels
     parameters = 3*(c + 1)*n*d + (n*d + 1)*layer.out_channels
     if layer.code is None: return parameters, maps + inner
     hidden, inputs = (layer.code.mlps[0][0].out_features, layer.code.mlps[0][0].in_features)
@@ -360,7 +399,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000044
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000047
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -385,7 +424,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000045
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000048
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -414,7 +453,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000046
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -436,7 +475,7 @@ for _name, _group, _n in (('z2', 'Z2', 44_368), ('r4', 'R4', 44_428), ('r8', 'R8
 register_model('gsa-z2-cifar10', gsa_cifar10, 'CIFAR-10', '2.99M', 3_001_648, 'P3 Table 2, Z2_SA')
 register_model('gsa-z2-pcam', gsa_pcam, 'PCam', '205.66K', 206_926, 'P3 Table 2, Z2_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000050
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000053
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."

@@ -6,7 +6,7 @@
 __all__ = ['STYLE', 'SCRIPT', 'SPOT_STYLE', 'SPOT_SCRIPT', 'png_uri', 'panel_row', 'strip_row', 'arrow_row', 'frames_html',
            'page', 'Widget', 'check_image', 'FeatureView', 'RotateAndPermute', 'picture_html', 'CayleyExplorer',
            'KernelOrbit', 'moved_pixel', 'clickable', 'PixelView', 'spots_html', 'ClickAndTurn', 'EquivarianceMeter',
-           'raw_html']
+           'raw_html', 'open_links', 'OpenLinks']
 
 # %% ../nbs/1_foundations/07_widgets.ipynb #00000003
 import base64
@@ -611,7 +611,7 @@ class EquivarianceMeter(Widget):
             mark = '✗ breaks first' if name == self.report.first_broken and broken else '✗' if broken else '✓'
             length = 100*min(max((math.log10(max(e, 1e-17)) + 17)/18, 0), 1)     # from 1e-17 to 10, logarithmic
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th><td>{cls}</td><td>{e:.0e}</td><td class="{"bar over" if broken else "bar"}"><span style="width:{length:.0f}%"></span></td><td>{mark}</td></tr>')
-        return '<div class="wide"><table><thead><tr><th scope="col">layer</th><th scope="col">class</th><th scope="col">error</th><th scope="col">1e-17 … 10</th><td></td></tr></thead><tbody>' + ''.join(lines) + '</tbody></table></div>'
+        return '<div class="wide"><table><thead><tr><th scope="col">layer</th><th scope="col">class</th><th scope="col">error</th><th scope="col">1e-17 … 10</th><th scope="col">holds</th></tr></thead><tbody>' + ''.join(lines) + '</tbody></table></div>'
 
 # %% ../nbs/1_foundations/07_widgets.ipynb #00000053
 def _meter_verdict(first_broken:str|None, group:Group)->str:
@@ -628,3 +628,25 @@ def raw_html(
         if 'text/html' not in data: continue
         text = data['text/html'] if isinstance(data['text/html'], str) else ''.join(data['text/html'])
         output['data'] = {'text/markdown': f'`````{{=html}}\n{text}\n`````\n'}
+
+# %% ../nbs/1_foundations/07_widgets.ipynb #0000005a
+def open_links(
+    path:str,    # of a notebook in its repository
+    url:str,     # of the repository, on GitHub
+    branch:str,
+)->str:
+    "Markdown links that open a notebook in Colab and on Binder, and show its source."
+    repo = url.removeprefix('https://github.com/')
+    links = {'in Colab': f'https://colab.research.google.com/github/{repo}/blob/{branch}/{path}', 'on Binder': f'https://mybinder.org/v2/gh/{repo}/{branch}?urlpath=lab/tree/{path}',
+             'on GitHub': f'{url}/blob/{branch}/{path}'}
+    return 'Open this notebook: ' + ' · '.join(f'[{where}]({link})' for where, link in links.items())
+
+class OpenLinks:
+    "Puts these links below the title of each page (`procs` in `settings.ini`)."
+    def __init__(self, nb): self.nb = nb
+    def begin(self)->None:
+        from execnb.nbio import mk_cell
+        from nbdev.config import get_config
+        settings = get_config()
+        path = Path(self.nb.path_).resolve().relative_to(settings.config_path.resolve()).as_posix()
+        self.nb.cells.insert(1, mk_cell(open_links(path, settings.git_url, settings.branch), 'markdown'))   # cell 0 is the front matter

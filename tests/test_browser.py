@@ -173,8 +173,9 @@ def visit(browser, tmp_path):
         wrong.append(f'request: {route.request.url}')
         route.abort()
 
-    def visit(text, width=1280, scripts=True):
-        context = browser.new_context(viewport=dict(width=width, height=900), offline=True, java_script_enabled=scripts)
+    def visit(text, width=1280, scripts=True, **more):
+        size = dict(width=width, height=900)
+        context = browser.new_context(viewport=size, offline=True, java_script_enabled=scripts, **more)
         contexts.append(context)
         context.route('**', gate)
         page = context.new_page()
