@@ -9,7 +9,7 @@ __all__ = ['NORMS', 'moved_offsets', 'PositionalEncoding', 'LiftingSelfAttention
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000003
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,38 +145,51 @@ def _noise(device:torch.device, seed:int|None)->torch.Generator|None: return Non
 def _seed(p:float)->int|None: return int(torch.randint(2**62, ())) if p and not torch.compiler.is_compiling() else None
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000028
+def _joined(parts:Iterator[tuple[Tensor, ...]], n:int, own:int=1)->list[Tensor]:
+    "The first `own` tensors of each part side by side, n rows in all, put there as they come; the others added up."
+    if torch.compiler.is_compiling(): return [torch.cat(p) if i < own else torch.stack(p).sum(0) for i, p in enumerate(zip(*parts))]
+    whole:list[Tensor] = []
+    at = 0
+    for part in parts:
+        if not whole: whole = [p.new_empty(n, *p.shape[1:]) for p in part[:own]] + [torch.zeros_like(p) for p in part[own:]]
+        for w, p in zip(whole[:own], part): w[at:at + len(p)] = p
+        for w, p in zip(whole[own:], part[own:]): w += p
+        at += len(part[0])
+    return whole
+
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000029
 class _Attend(torch.autograd.Function):
     "Queries `(n, g, t, S, d)`, keys and values `(n, Q, Y, X, 2d)` to `(n, g, t, R, d)`, `size` of the n at a time; keeps no weights, nor what `again` makes."
     @staticmethod
     def forward(ctx, q, kv, e, code, bias, keep, again, drop, tile, extent, size):
         ctx.save_for_backward(*(q, kv)[:0 if again else 2], e, code, bias, keep)
         ctx.how, ctx.again = (drop, tile, extent, size), again
-        return torch.cat(_parts(None, *ctx.how, q, kv, e, code, bias, keep))
+        return _joined(_parts(None, *ctx.how, q, kv, e, code, bias, keep), len(q))[0]
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        dq, dkv, de, dcode = zip(*_parts(g, *ctx.how, *(ctx.again() if ctx.again else ()), *ctx.saved_tensors))
-        return torch.cat(dq), torch.cat(dkv), torch.stack(de).sum(0), torch.stack(dcode).sum(0), None, None, None, None, None, None, None
+        made = ctx.again() if ctx.again else ()
+        return *_joined(_parts(g, *ctx.how, *made, *ctx.saved_tensors), len(g), 2), None, None, None, None, None, None, None
 
-def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, e, code, bias, keep)->list:
+def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, e, code, bias, keep)->Iterator[tuple[Tensor, ...]]:
     "Output of some images and heads after the other; their gradients, if that of the output is given."
     new, d, noise = _buffers(q, kv, code, size), q.shape[-1], _noise(q.device, drop[1]) if drop else None
-    found:list[Any] = []
     for i, (x, y) in enumerate(zip(q.split(size), kv.split(size))):
         k, v = _blocks(y, tile, extent).split(d, -1)
         a, b = _two_levels(x.flatten(0, 1), k, e, code, bias, new)
         mask = _keep(b.shape, drop[0], b.device, noise) if drop else None if keep is None else keep[i*size:(i + 1)*size].flatten(0, 1)
         kept = b if mask is None else torch.mul(b, mask, out=new(5, *b.shape))
-        if g is None: found.append(torch.bmm(_mix(a, kept, new), v.flatten(1, 2)).view(*x.shape[:3], -1, d)); continue
+        if g is None:
+            yield torch.bmm(_mix(a, kept, new), v.flatten(1, 2)).view(*x.shape[:3], -1, d),
+            continue
         dq, dk, dv, de, dcode = _gradients(x.flatten(0, 1), k, v, e, code, a, b, kept, g[i*size:(i + 1)*size].reshape(len(k), -1, d), new)
-        found.append((dq.view(x.shape), _unblocks(torch.cat([dk, dv], -1), y.shape[2:4], tile, extent), de, dcode))
-    return found
+        yield dq.view(x.shape), _unblocks(torch.cat([dk, dv], -1), y.shape[2:4], tile, extent), de, dcode
 
 def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
     (_, g, t, S, _), Q, (_, R, K, _) = q.shape, kv.shape[1], code.shape
     return _Buffers(q, 6, min(size, len(q))*g*t*K*max(S*R, S*Q, R*Q))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002b
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002c
 def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, layers:nn.Module)->Callable[[], tuple[Tensor, Tensor]]|None:
     "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if x or a weight has changed by then."
     if torch.compiler.is_compiling(): return None                                                # the compiler decides itself what to compute again
@@ -190,7 +203,7 @@ def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, layers:nn.Module)
         with torch.no_grad(), torch.autocast(**how): return make()
     return again
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002e
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002f
 class _Heads(nn.Module):
     "Maps to queries, keys and values of each head, and from the heads to the output."
     def __init__(self, in_channels:int, out_channels:int, heads:int, head_channels:int|None, value_dropout:float):
@@ -226,7 +239,7 @@ class _Heads(nn.Module):
         y = y.unflatten(0, (batch, -1)).permute(0, 4, 2, 3, 1, 5).flatten(-2)
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000030
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000031
 def _places(top:int, bottom:int, left:int, right:int, device:torch.device)->Tensor:
     "The places of a rectangle, `(places, 2)`: row and column, row by row."
     return torch.cartesian_prod(torch.arange(top, bottom, device=device), torch.arange(left, right, device=device))
@@ -256,7 +269,7 @@ def _global(q:Tensor, kv:Tensor, crop:int, step:int, attend:Callable[..., Tensor
         parts.append(attend(rows, kv, keys - queries[:, None], (Y - 1, X - 1), all_inside, (Y, X), (Y, X)))
     return torch.cat(parts, 2).squeeze(1).unflatten(1, (h, w))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000031
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000032
 def _limit(x:Tensor)->int:
     "How many scores to hold at once: what fits a cache; more on a GPU, and where the loop is compiled."
     return 2**23 if x.is_cuda or torch.compiler.is_compiling() else 2**19
@@ -268,7 +281,7 @@ def _pose_index(group:Group, encoding:str, lifts:bool)->Tensor:
     if encoding == 'target': return group.relative[:, None].repeat(1, len(group), 1)                # h⁻¹ĥ
     return group.relative[None]                                                                     # h̃⁻¹ĥ
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000033
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000034
 class _SelfAttention(_Heads):
     "What lifting and group self-attention share."
     lifts = False
@@ -299,7 +312,7 @@ class _SelfAttention(_Heads):
         self.code:PositionalEncoding|None = code
         self.register_buffer('index', _pose_index(self.group, encoding, self.lifts), persistent=False)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000034
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000035
 class _Encoded(_SelfAttention):
     "The encodings, and the weights for those who want to see them."
     def _codes(self, offset:Tensor, reach:tuple[int, int], like:Tensor)->tuple[Tensor, Tensor]:
@@ -330,7 +343,7 @@ class _Encoded(_SelfAttention):
         a = s.masked_fill(~inside, -torch.inf).flatten(3).softmax(-1).view(s.shape).expand(-1, len(self.group), -1, -1, -1)
         return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), -1))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000035
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
 class _Forward(_Encoded):
     "The forward pass."
     def forward(self,
@@ -363,7 +376,7 @@ class _Forward(_Encoded):
         y = once(poses[0], code) if len(poses) == 1 else torch.cat([once(e, code[:, i:i + 1]) for i, e in enumerate(poses)], 3)
         return y/(1 - p) if p else y
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
 class _Shown(_Forward):
     "What `print` shows."
     def extra_repr(self)->str:
@@ -377,7 +390,7 @@ class LiftingSelfAttention2d(_Shown):
 class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000044
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000045
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -399,7 +412,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000047
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000048
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -424,7 +437,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000048
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -453,7 +466,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004a
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -475,7 +488,7 @@ for _name, _group, _n in (('z2', 'Z2', 44_368), ('r4', 'R4', 44_428), ('r8', 'R8
 register_model('gsa-z2-cifar10', gsa_cifar10, 'CIFAR-10', '2.99M', 3_001_648, 'P3 Table 2, Z2_SA')
 register_model('gsa-z2-pcam', gsa_pcam, 'PCam', '205.66K', 206_926, 'P3 Table 2, Z2_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000053
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000054
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."
