@@ -13,7 +13,7 @@ config.read(here/'settings.ini', encoding='utf-8')
 cfg = config['DEFAULT']
 
 
-COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json')]  # what `eqtutor lab` copies
+COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]  # what `eqtutor lab` copies
 
 
 def copy_course(target):

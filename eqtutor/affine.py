@@ -377,7 +377,7 @@ def compare_starts(
     write_atomic(folder/'0.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
     return result
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000005d
+# %% ../nbs/3_papers/22_affine.ipynb #0000005e
 def asc_operator(
     in_channels:int,
     out_channels:int,
@@ -397,7 +397,7 @@ def asc_operator(
         return (GroupSimpleAffineSelfConv2d if simple else GroupAffineSelfConv2d)(in_channels, out_channels, window or kernel_size, group, **kwargs)
     return (SimpleAffineSelfConv2d if simple else AffineSelfConv2d)(in_channels, out_channels, window or kernel_size, **kwargs)
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000005e
+# %% ../nbs/3_papers/22_affine.ipynb #0000005f
 OPERATORS:dict[str, Callable[..., nn.Module]|None] = {'conv': None, 'sasa': sasa_operator, 'simple': partial(asc_operator, simple=True), 'asc': asc_operator}
 
 def affine_resnet(
@@ -420,7 +420,7 @@ def affine_resnet(
     if zero_init: zero_init_(net)
     return net
 
-# %% ../nbs/3_papers/22_affine.ipynb #00000060
+# %% ../nbs/3_papers/22_affine.ipynb #00000061
 def _register(name:str, paper:str, exact:int, *args, classes:int=10, table:int=2)->None:
     data, suffix = ('CIFAR-10', '') if classes == 10 else ('CIFAR-100', '-cifar100')
     register_model(name + suffix, partial(affine_resnet, *args, classes=classes), data, paper, exact, f'P2 Table {table}')
@@ -437,7 +437,7 @@ _register('z2-resnet29-asc', '291K', 290_884, 'asc', classes=100, table=1)
 _register('p4-resnet29-se', '354K', 353_844, 'conv', 'p4', True, classes=100, table=1)
 _register('p4-resnet29-asc', '283K', 283_452, 'asc', 'p4', classes=100, table=1)
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000006b
+# %% ../nbs/3_papers/22_affine.ipynb #0000006c
 def short_run(
     operator:str='asc',      # of `affine_resnet`
     init:str='published',    # of its layers, where they have it

@@ -308,13 +308,15 @@ def markdown_table(
     "The rows as a Markdown table; what was not measured is a dash, a column without any entry is left out."
     columns:dict[str, Callable[[CostRow], str|None]] = {
         'network': lambda r: r.name, 'parameters': lambda r: f'{r.parameters:,}', 'MACs': lambda r: _short(r.macs),
-        'time': lambda r: None if r.time is None else f'× {r.time:.2g}',
+        'time': lambda r: _times(r.time),
         'peak memory': lambda r: None if r.memory is None else f'{r.memory/2**20:,.0f} MB',
-        'memory': lambda r: None if r.memory_ratio is None else f'× {r.memory_ratio:.2g}'}
+        'memory': lambda r: _times(r.memory_ratio)}
     cells = {head: [f(r) for r in rows] for head, f in columns.items()}
     cells = {head: column for head, column in cells.items() if any(c is not None for c in column) or head in ('network', 'parameters', 'MACs')}
     lines = [list(cells), ['---' if head == 'network' else '---:' for head in cells], *([c or '–' for c in line] for line in zip(*cells.values()))]
     return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+
+def _times(ratio:float|None)->str|None: return None if ratio is None else f'× {ratio:.2g}' if ratio < 99.5 else f'× {ratio:,.0f}'
 
 def _short(n:int)->str:
     for unit, size in (('G', 10**9), ('M', 10**6), ('K', 10**3)):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 from configparser import ConfigParser
 from fnmatch import fnmatch
 from pathlib import Path
@@ -218,7 +219,7 @@ def test_wheel_has_all_it_should(installed):
 
 def test_wheel_carries_the_course(installed):
     course = snapshot(installed/'eqtutor'/'course')
-    assert course == {f'{folder}/{n}': b for folder, kind in (('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json')) for n, b in snapshot(ROOT/folder, kind).items() if '.ipynb_checkpoints' not in n}
+    assert course == {f'{folder}/{n}': b for folder, kind in (('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')) for n, b in snapshot(ROOT/folder, kind).items() if '.ipynb_checkpoints' not in n}
     assert 'nbs/1_foundations/01_groups.ipynb' in course
 
 def test_wheel_imports_without_development_tools(installed):
@@ -235,6 +236,7 @@ def test_wheel_works_without_development_tools(installed, tmp_path):
     "The command and a layer, from the wheel alone."
     said = run('-I', '-c', f"""
 import sys
+import venv
 sys.modules.update(dict.fromkeys({tuple(d for d in DEV_ONLY if d not in ('IPython', 'ipywidgets'))}))   # users have these: the widgets need them
 sys.path.insert(0, {str(installed)!r})
 import torch
@@ -245,3 +247,16 @@ from eqtutor.cli import app
 app(['demo', '--epochs', '1', '--out', {str(tmp_path/'out')!r}])
 """, cwd=tmp_path)
     assert 'test accuracy' in said and {p.name for p in (tmp_path/'out').iterdir()} == {'demo.html', 'demo.png', 'demo.json'}
+
+def test_wheel_installs_into_an_environment_of_its_own(wheel, tmp_path):
+    "The wheel by pip and its command, which gives a student the course; what it depends on is lent by this environment."
+    venv.create(tmp_path/'env', with_pip=False)
+    python = next(p for p in (tmp_path/'env'/'bin'/'python', tmp_path/'env'/'Scripts'/'python.exe') if p.exists())
+    run('-m', 'pip', '--python', python, 'install', '--no-deps', '--no-index', wheel, cwd=tmp_path)
+    site = next(p for p in (tmp_path/'env').rglob('site-packages') if p.is_dir())
+    (site/'lent.pth').write_text('\n'.join(p for p in sys.path if p.endswith('site-packages')))
+    def command(*args): return subprocess.run([next(python.parent.glob('eqtutor*')), *args], cwd=tmp_path, check=True, **OUTPUT).stdout
+    assert 'p4-cnn' in command('models') and 'complete' in command('--show-completion', 'bash')
+    command('lab', 'course', '--no-open')
+    chapter = next((tmp_path/'course').rglob('01_groups.ipynb'))
+    assert 'from eqtutor.labs import check' in chapter.read_text(encoding='utf-8')
