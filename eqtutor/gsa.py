@@ -171,6 +171,7 @@ class _Attend(torch.autograd.Function):
         made = ctx.again() if ctx.again else ()
         return *_joined(_parts(g, *ctx.how, *made, *ctx.saved_tensors), len(g), 2), None, None, None, None, None, None, None
 
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002a
 def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, e, code, bias, keep)->Iterator[tuple[Tensor, ...]]:
     "Output of some images and heads after the other; their gradients, if that of the output is given."
     new, d, noise = _buffers(q, kv, code, size), q.shape[-1], _noise(q.device, drop[1]) if drop else None
@@ -189,13 +190,13 @@ def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
     (_, g, t, S, _), Q, (_, R, K, _) = q.shape, kv.shape[1], code.shape
     return _Buffers(q, 6, min(size, len(q))*g*t*K*max(S*R, S*Q, R*Q))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002c
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002d
 def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, layers:nn.Module)->Callable[[], tuple[Tensor, Tensor]]|None:
     "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if x or a weight has changed by then."
     if torch.compiler.is_compiling(): return None                                                # the compiler decides itself what to compute again
     device, needed = x.device.type, [x, *layers.parameters()]
     versions = [t._version for t in needed]
-    how = dict(device_type=device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
+    how:dict[str, Any] = dict(device_type=device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
     def again()->tuple[Tensor, Tensor]:
         if [t._version for t in needed] != versions:
             raise RuntimeError('the input or a weight of this layer was changed in place between forward and backward, where queries and keys are computed '
@@ -203,7 +204,7 @@ def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, layers:nn.Module)
         with torch.no_grad(), torch.autocast(**how): return make()
     return again
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002f
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000030
 class _Heads(nn.Module):
     "Maps to queries, keys and values of each head, and from the heads to the output."
     def __init__(self, in_channels:int, out_channels:int, heads:int, head_channels:int|None, value_dropout:float):
@@ -212,17 +213,10 @@ class _Heads(nn.Module):
         self.in_channels, self.out_channels, self.heads, self.value_dropout = in_channels, out_channels, heads, value_dropout
         self.head_channels = max(out_channels//2, 1) if head_channels is None else head_channels
         check_positive(head_channels=self.head_channels)
-        inner = heads*self.head_channels
-        self.query, self.key, self.value = (nn.Linear(in_channels, inner) for _ in range(3))
-        self.out = nn.Linear(inner, out_channels)
-    def split(self,
-        f:Tensor,
-        crop:int=0,         # places to leave out on each side, of the queries
-        pad:int=0,          # places to add, of keys and values
-        p:float=0.,         # dropout of the values
-        seed:int|None=None, # of its mask
-    )->tuple[Tensor, Tensor]:
-        "`(b, c, Q, h, w)` to queries `(b, heads, Q, h, w, d)`, cropped, and keys and values side by side, `(b, heads, Q, h, w, 2d)`, padded."
+        self.query, self.key, self.value = (nn.Linear(in_channels, heads*self.head_channels) for _ in range(3))
+        self.out = nn.Linear(heads*self.head_channels, out_channels)
+    def split(self, f:Tensor, crop:int=0, pad:int=0, p:float=0., seed:int|None=None)->tuple[Tensor, Tensor]:
+        "`(b, c, Q, h, w)` to queries, cropped, `(b, heads, Q, h, w, d)`, and, padded and with dropout p of values, keys and values `(b, heads, Q, h, w, 2d)`."
         x, (h, w), scale = f.movedim(1, -1).contiguous(), f.shape[-2:], self.in_channels**-.5
         q = F.linear(x[:, :, crop:h - crop, crop:w - crop], self.query.weight*scale, self.query.bias*scale)
         pairs = zip(self.key.parameters(), self.value.parameters())                                 # side by side in the weights, not copied together later
@@ -239,7 +233,7 @@ class _Heads(nn.Module):
         y = y.unflatten(0, (batch, -1)).permute(0, 4, 2, 3, 1, 5).flatten(-2)
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000031
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000032
 def _places(top:int, bottom:int, left:int, right:int, device:torch.device)->Tensor:
     "The places of a rectangle, `(places, 2)`: row and column, row by row."
     return torch.cartesian_prod(torch.arange(top, bottom, device=device), torch.arange(left, right, device=device))
@@ -269,7 +263,7 @@ def _global(q:Tensor, kv:Tensor, crop:int, step:int, attend:Callable[..., Tensor
         parts.append(attend(rows, kv, keys - queries[:, None], (Y - 1, X - 1), all_inside, (Y, X), (Y, X)))
     return torch.cat(parts, 2).squeeze(1).unflatten(1, (h, w))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000032
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000033
 def _limit(x:Tensor)->int:
     "How many scores to hold at once: what fits a cache; more on a GPU, and where the loop is compiled."
     return 2**23 if x.is_cuda or torch.compiler.is_compiling() else 2**19
@@ -281,7 +275,7 @@ def _pose_index(group:Group, encoding:str, lifts:bool)->Tensor:
     if encoding == 'target': return group.relative[:, None].repeat(1, len(group), 1)                # h⁻¹ĥ
     return group.relative[None]                                                                     # h̃⁻¹ĥ
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000034
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000035
 class _SelfAttention(_Heads):
     "What lifting and group self-attention share."
     lifts = False
@@ -312,7 +306,7 @@ class _SelfAttention(_Heads):
         self.code:PositionalEncoding|None = code
         self.register_buffer('index', _pose_index(self.group, encoding, self.lifts), persistent=False)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000035
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
 class _Encoded(_SelfAttention):
     "The encodings, and the weights for those who want to see them."
     def _codes(self, offset:Tensor, reach:tuple[int, int], like:Tensor)->tuple[Tensor, Tensor]:
@@ -343,7 +337,7 @@ class _Encoded(_SelfAttention):
         a = s.masked_fill(~inside, -torch.inf).flatten(3).softmax(-1).view(s.shape).expand(-1, len(self.group), -1, -1, -1)
         return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), -1))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
 class _Forward(_Encoded):
     "The forward pass."
     def forward(self,
@@ -357,8 +351,7 @@ class _Forward(_Encoded):
         return torch.cat([self._images(x) for x in f.split(some)]).expand(-1, -1, len(self.group), -1, -1)
     def _images(self, f:Tensor)->Tensor:
         n, (h, w), p = self.crop, f.shape[-2:], self.value_dropout if self.training else 0.
-        seed = _seed(p)
-        heads = partial(self.split, f, n, 0 if self.window is None else self.window//2 - n, p, seed)
+        heads = partial(self.split, f, n, 0 if self.window is None else self.window//2 - n, p, _seed(p))
         (q, kv), again = heads(), _again(heads, f, self)
         rows = max(1, _limit(q)//((w - 2*n)*q.shape[2]*len(self.group)*h*w))
         with torch.autocast(f.device.type, enabled=False):
@@ -371,12 +364,11 @@ class _Forward(_Encoded):
         drop = (p, seed) if (seed := _seed(p)) is not None else None                                # a seed: the mask is drawn again for the backward pass
         keep = _keep((*q.shape[:4], kv.shape[1], bias.shape[-1]), p, q.device) if p and drop is None else None
         size = max(1, _limit(q)//(max(code.shape[1], kv.shape[1])*q.shape[3]*bias.numel()))         # images and heads at a time
-        def once(e:Tensor, code:Tensor)->Tensor:
-            return _Attend.apply(q, kv, e, code, bias, keep, again, drop, tile, extent, size)
+        def once(e:Tensor, code:Tensor)->Tensor: return _Attend.apply(q, kv, e, code, bias, keep, again, drop, tile, extent, size)
         y = once(poses[0], code) if len(poses) == 1 else torch.cat([once(e, code[:, i:i + 1]) for i, e in enumerate(poses)], 3)
         return y/(1 - p) if p else y
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000038
 class _Shown(_Forward):
     "What `print` shows."
     def extra_repr(self)->str:
@@ -390,7 +382,7 @@ class LiftingSelfAttention2d(_Shown):
 class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000045
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000046
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -412,7 +404,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000048
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -437,7 +429,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004a
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -466,7 +458,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004a
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004b
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -488,7 +480,7 @@ for _name, _group, _n in (('z2', 'Z2', 44_368), ('r4', 'R4', 44_428), ('r8', 'R8
 register_model('gsa-z2-cifar10', gsa_cifar10, 'CIFAR-10', '2.99M', 3_001_648, 'P3 Table 2, Z2_SA')
 register_model('gsa-z2-pcam', gsa_pcam, 'PCam', '205.66K', 206_926, 'P3 Table 2, Z2_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000054
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000055
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."
