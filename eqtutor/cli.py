@@ -367,7 +367,7 @@ def train(
     config:Path=typer.Argument(None, help='A JSON file of settings; every name below may stand in it, with _ for -.'),
     recipe:str=typer.Option(None, help='How a paper trained: "P1 rotMNIST", "P4 CIFAR", …; options below change parts of it. A wrong name lists all.'),
     network:str=typer.Option(None, help='A name of `eqtutor models`.  [default: p4-cnn]'),
-    data:str=typer.Option(None, help='digits, mnist, rotmnist, rotmnist-original, cifar10 or cifar100.  [default: rotmnist]'),
+    data:str=typer.Option(None, help='digits, mnist, rotmnist, rotmnist-original, cifar10, cifar100 or pcam.  [default: rotmnist]'),
     epochs:int=typer.Option(None, min=1, help='Passes over the training set.  [default: 10]'),
     seed:int=typer.Option(None, help='Seed of weights, order and augmentation.  [default: 0]'),
     batch_size:int=typer.Option(None, min=1, help='[default: 128]'),
@@ -485,4 +485,7 @@ def _picture(path:Path, channels:int, size:int)->Tensor:
     x = torch.tensor(np.asarray(picture), dtype=torch.float64)/255
     return x if channels == 1 else x.movedim(-1, 0)
 
-def _first_layer(net:nn.Module)->str: return next(name for name, m in net.named_modules() if hasattr(m, 'group') and 'conv' in name)
+def _first_layer(net:nn.Module)->str:
+    "The first convolution of a group; where there is none, the first layer of one."
+    layers = [name for name, m in net.named_modules() if name and hasattr(m, 'group')]
+    return next((name for name in layers if 'conv' in name), layers[0])

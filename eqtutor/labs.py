@@ -155,7 +155,7 @@ def _same(got:Any, want:Any)->bool:
     if w is None: return _listed(got, want) if isinstance(want, list) else type(got) is type(want) and got == want
     if g is None or g.shape != w.shape: return False
     if g.is_complex() != w.is_complex(): g, w = g.to(torch.complex128), w.to(torch.complex128)
-    return bool(((g - w).abs() <= 1e-5*(w.abs().max() if w.numel() else 1.)).all())
+    return bool(((g - w).abs() <= 1e-7 + 1e-5*(w.abs().max() if w.numel() else 1.)).all())
 
 def _listed(got:Any, want:list)->bool: return isinstance(got, list) and len(got) == len(want) and all(map(_same, got, want))
 
@@ -441,22 +441,23 @@ def _(group, a, b): return [0, a, 0]
 
 # %% ../nbs/4_course/31_labs.ipynb #00000020
 def _plain_cases(seed:int)->list[tuple]:
-    return [(_random(2, 3, 6, 6, seed=seed), _random(2, 3, 3, 3, seed=seed + 1), _relabelled(name, seed)) for name in ('C2', 'p4', 'mirror', 'D2', 'p4m')]
+    groups = [*(_relabelled(name, seed) for name in ('C2', 'p4', 'mirror', 'D2', 'p4m')), 'p4m']   # a name as well
+    return [(_random(2, 3, 6, 6, seed=seed), _random(2, 3, 3, 3, seed=seed + 1), group) for group in groups]
 
 @exercise('4.2', 'code', 4, _plain_cases, 'fn(lambda x: torch.tanh(F.conv2d(x, case[1], padding=1)), case[2])(case[0])')
-def _symmetrise(f, group): return lambda x: torch.stack([act(group, int(group.inv[h]), f(act(group, h, x))) for h in group.elements]).mean(0)
+def _symmetrise(f, group): return lambda x: torch.stack([act(group, int(get_group(group).inv[h]), f(act(group, h, x))) for h in get_group(group).elements]).mean(0)
 
 @mistake('4.2', 'The output is moved by h once more instead of back. Undo the move of the input: act with the inverse.')
-def _(f, group): return lambda x: torch.stack([act(group, h, f(act(group, h, x))) for h in group.elements]).mean(0)
+def _(f, group): return lambda x: torch.stack([act(group, h, f(act(group, h, x))) for h in get_group(group).elements]).mean(0)
 
 @mistake('4.2', 'The outputs are not moved back before you average: pixels of different places are mixed.')
-def _(f, group): return lambda x: torch.stack([f(act(group, h, x)) for h in group.elements]).mean(0)
+def _(f, group): return lambda x: torch.stack([f(act(group, h, x)) for h in get_group(group).elements]).mean(0)
 
 @mistake('4.2', 'You sum over the group. That is equivariant, too, but asked is the mean: an f that has the symmetry already must come out unchanged.')
-def _(f, group): return lambda x: torch.stack([act(group, int(group.inv[h]), f(act(group, h, x))) for h in group.elements]).sum(0)
+def _(f, group): return lambda x: torch.stack([act(group, int(get_group(group).inv[h]), f(act(group, h, x))) for h in get_group(group).elements]).sum(0)
 
 @mistake('4.2', 'The input is not moved: you average moved copies of one output.')
-def _(f, group): return lambda x: torch.stack([act(group, h, f(x)) for h in group.elements]).mean(0)
+def _(f, group): return lambda x: torch.stack([act(group, h, f(x)) for h in get_group(group).elements]).mean(0)
 
 # %% ../nbs/4_course/31_labs.ipynb #00000021
 _BARS = 'plain conv', 'symmetric conv', 'stride 2, 8×8', 'stride 2, 9×9', 'coordinates x, y', 'radius only'
@@ -505,9 +506,13 @@ def _(x, w, group): return _lifted(x, w, group, lambda h, w: act(group, h, w).fl
 @exercise('5.4', 'predict', 2)
 def _mirrored_panels(): return [3, 2, 1, 0]
 
-@mistake('5.4', 'This would need a filter that the mirror leaves as it is. The corner filter is symmetric about a diagonal: '
+@mistake('5.4', 'This would need a filter that the mirror leaves as it is in all four positions, as it does an upright cross. The corner filter is symmetric about a diagonal: '
          'mirroring the columns makes a turned corner of it.')
 def _(): return [0, 1, 2, 3]
+
+@mistake('5.4', 'You take the corner for symmetric about the other diagonal. Its bright arms go right and down; mirrored they go left '
+         'and down. Which turn, counter-clockwise, is that?')
+def _(): return [1, 0, 3, 2]
 
 @mistake('5.4', 'This filter would have to be symmetric about the vertical axis. Which axis has the corner?')
 def _(): return [0, 3, 2, 1]
@@ -534,7 +539,7 @@ def _(f): return (f.softmax(2)*torch.tensor([1j, -1, -1j, 1])[:, None, None]).su
 @exercise('6.3', 'predict', 2)
 def _window_starts(): return {6: [[0, 2], [1, 3]], 7: [[0, 2, 4], [0, 2, 4]]}
 
-@mistake('6.3', 'On 6 pixels the dashed windows end where the solid ones begin to count: at the far end. Reverse the axis: a '
+@mistake('6.3', 'On 6 pixels the solid windows leave the last pixel over; the dashed ones, counted from the far end, leave the first. Reverse the axis: a '
          'window from a to a + 2 comes to begin at 5 − (a + 2).')
 def _(): return {6: [[0, 2], [0, 2]], 7: [[0, 2, 4], [0, 2, 4]]}
 
@@ -585,6 +590,9 @@ def _(group, h): return _cycles_of(group, lambda q: group.mul[h, q])[:1]
 @mistake('7.2', 'Off by one: each cycle ends before it comes home; the first panel does not stand at its end again.')
 def _(group, h): return [[*cycle, cycle[0]] for cycle in _cycles_of(group, lambda q: group.mul[h, q])]
 
+@mistake('7.2', 'You sort the panels inside each cycle. List them in the order in which one panel visits them; sorted are only the cycles among each other.')
+def _(group, h): return [sorted(cycle) for cycle in _cycles_of(group, lambda q: group.mul[h, q])]
+
 # %% ../nbs/4_course/31_labs.ipynb #00000028
 def _cut_cases(seed:int)->list[tuple]:
     corner = lambda k: torch.randint(-3, 8, (5,), generator=_dice(seed + k))
@@ -612,6 +620,13 @@ def _(x, top, left, size, value): return _cut(x, top, left, size, 0.)
 
 @mistake('10.2', 'You push squares that overhang back into the image. What lies outside is cut off.')
 def _(x, top, left, size, value): return _cut(x, top.clamp(0, x.shape[-2] - size), left.clamp(0, x.shape[-1] - size), size, value)
+
+@mistake('10.2', 'A negative start in a slice counts from the far end: a square that overhangs above or on the left is lost or misplaced. '
+         'Clamp both ends at 0, or compare with `torch.arange`.')
+def _(x, top, left, size, value):
+    out = x.clone()
+    for i, (t, l) in enumerate(zip(top.tolist(), left.tolist())): out[i, :, t:t + size, l:l + size] = value
+    return out
 
 # %% ../nbs/4_course/31_labs.ipynb #00000029
 @exercise('10.3', 'predict', 2)
