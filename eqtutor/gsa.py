@@ -478,7 +478,9 @@ def gsa_pcam(
 for _name, _group, _n in (('z2', 'Z2', 44_368), ('r4', 'R4', 44_428), ('r8', 'R8', 44_508), ('r12', 'R12', 44_588), ('r16', 'R16', 44_668)):
     register_model(f'gsa-{_name}', partial(GSANet, _group), 'rot-MNIST', '44.67K', _n, f'P3 Table 2, {_group}_SA')
 register_model('gsa-z2-cifar10', gsa_cifar10, 'CIFAR-10', '2.99M', 3_001_648, 'P3 Table 2, Z2_SA')
-register_model('gsa-z2-pcam', gsa_pcam, 'PCam', '205.66K', 206_926, 'P3 Table 2, Z2_SA')
+register_model('gsa-mirror-cifar10', partial(gsa_cifar10, 'mirror'), 'CIFAR-10', '2.99M', 3_001_808, 'P3 Table 2, Z2M_SA')
+for _name, _group, _label, _n in (('z2', 'Z2', 'Z2', 206_926), ('r4', 'R4', 'R4', 207_034), ('r8', 'R8', 'R8', 207_178), ('p4m', 'p4m', 'R4M', 207_178)):
+    register_model(f'gsa-{_name}-pcam', partial(gsa_pcam, _group), 'PCam', '205.66K', _n, f'P3 Table 2, {_label}_SA')
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000055
 @benchmark('gsa')
