@@ -21,7 +21,7 @@ from .convolution import GroupConv2d, LiftingConv2d, _moved_index, check_input, 
 from .cost import CostRow, Shape, benchmark, cost_formula, cost_table, counted_on
 from .groups import Group, get_group
 from .layers import GroupBatchNorm2d, GroupLayerNorm2d, SpatialPool2d
-from .networks import ResNet, p4_cnn, register_model, resnet18
+from .networks import MODELS, ResNet, p4_cnn, register_model, resnet18
 
 # %% ../nbs/3_papers/24_e4.ipynb #00000021
 class PerElementNorm(nn.GroupNorm):
@@ -207,11 +207,9 @@ register_model('p4-e4-net', e4_net, 'rot-MNIST', '18.8K', 18_694, 'P4 Table 1')
 register_model('p4-e4-net-large', e4_net_large, 'rot-MNIST', '41.1K', 45_514, 'P4 Table 1')
 register_model('p4-e4-resnet18', partial(e4_resnet18, 'p4'), 'CIFAR-10', '5.8M', 6_343_178, 'P4 Table 4')
 register_model('p4m-e4-resnet18', partial(e4_resnet18, 'p4m', (22, 44, 88, 176)), 'CIFAR-10', '6.0M', 5_809_572, 'P4 Table 4')
-_LARGE:dict[str, tuple[Callable[..., nn.Module], str, int]] = {
-    'z2-resnet18': (partial(resnet18, 'Z2', (64, 128, 256, 512)), '11M', 11_220_132), 'p4-resnet18': (partial(resnet18, 'p4', (32, 64, 128, 256)), '11M', 11_188_868),
-    'p4m-resnet18': (partial(resnet18, 'p4m', (22, 44, 88, 176)), '10.8M', 10_568_922), 'p4-e4-resnet18': (partial(e4_resnet18, 'p4'), '5.8M', 6_366_308),
-    'p4m-e4-resnet18': (partial(e4_resnet18, 'p4m', (22, 44, 88, 176)), '6.0M', 5_825_502)}
-for _name, (_make, _paper, _n) in _LARGE.items(): register_model(_name + '-cifar100', partial(_make, classes=100), 'CIFAR-100', _paper, _n, 'P4 Table 4')
+_HUNDRED = {'z2-resnet18': 11_220_132, 'p4-resnet18': 11_188_868, 'p4m-resnet18': 10_568_922, 'p4-e4-resnet18': 6_366_308, 'p4m-e4-resnet18': 5_825_502}
+for _name, _n in _HUNDRED.items():
+    register_model(_name + '-cifar100', partial(MODELS[_name].make, classes=100), 'CIFAR-100', MODELS[_name].paper, _n, 'P4 Table 4')
 
 # %% ../nbs/3_papers/24_e4.ipynb #00000041
 E4_ABLATIONS:dict[str, tuple[dict[str, Any], str, str, int]] = { # what is changed; parameters and MACs as printed; parameters with the published norm

@@ -191,10 +191,10 @@ def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
     return _Buffers(q, 6, min(size, len(q))*g*t*K*max(S*R, S*Q, R*Q))
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002d
-def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, layers:nn.Module)->Callable[[], tuple[Tensor, Tensor]]|None:
-    "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if x or a weight has changed by then."
+def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, *maps:Tensor)->Callable[[], tuple[Tensor, Tensor]]|None:
+    "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if what it needs, x and maps, has changed by then."
     if torch.compiler.is_compiling(): return None                                                # the compiler decides itself what to compute again
-    device, needed = x.device.type, [x, *layers.parameters()]
+    device, needed = x.device.type, [x, *maps]
     versions = [t._version for t in needed]
     how:dict[str, Any] = dict(device_type=device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
     def again()->tuple[Tensor, Tensor]:
@@ -215,12 +215,13 @@ class _Heads(nn.Module):
         check_positive(head_channels=self.head_channels)
         self.query, self.key, self.value = (nn.Linear(in_channels, heads*self.head_channels) for _ in range(3))
         self.out = nn.Linear(heads*self.head_channels, out_channels)
-    def split(self, f:Tensor, crop:int=0, pad:int=0, p:float=0., seed:int|None=None)->tuple[Tensor, Tensor]:
+    def maps(self)->list[Tensor]: return [*self.query.parameters(), *self.key.parameters(), *self.value.parameters()]
+    def split(self, f:Tensor, crop:int=0, pad:int=0, p:float=0., seed:int|None=None, maps:Sequence[Tensor]|None=None)->tuple[Tensor, Tensor]:
         "`(b, c, Q, h, w)` to queries, cropped, `(b, heads, Q, h, w, d)`, and, padded and with dropout p of values, keys and values `(b, heads, Q, h, w, 2d)`."
         x, (h, w), scale = f.movedim(1, -1).contiguous(), f.shape[-2:], self.in_channels**-.5
-        q = F.linear(x[:, :, crop:h - crop, crop:w - crop], self.query.weight*scale, self.query.bias*scale)
-        pairs = zip(self.key.parameters(), self.value.parameters())                                 # side by side in the weights, not copied together later
-        weight, bias = (torch.cat([y.unflatten(0, (self.heads, -1)) for y in pair], 1).flatten(0, 1) for pair in pairs)
+        weight, bias, *both = maps or self.maps()
+        q = F.linear(x[:, :, crop:h - crop, crop:w - crop], weight*scale, bias*scale)
+        weight, bias = (torch.cat([y.unflatten(0, (self.heads, -1)) for y in pair], 1).flatten(0, 1) for pair in zip(both[:2], both[2:]))  # k beside v
         kv = F.linear(F.pad(x, (0, 0, *(pad,)*4)), weight, bias)
         q, kv = (y.unflatten(-1, (self.heads, -1)).movedim(-2, 1) for y in (q, kv))
         if p:
@@ -351,8 +352,8 @@ class _Forward(_Encoded):
         return torch.cat([self._images(x) for x in f.split(some)]).expand(-1, -1, len(self.group), -1, -1)
     def _images(self, f:Tensor)->Tensor:
         n, (h, w), p = self.crop, f.shape[-2:], self.value_dropout if self.training else 0.
-        heads = partial(self.split, f, n, 0 if self.window is None else self.window//2 - n, p, _seed(p))
-        (q, kv), again = heads(), _again(heads, f, self)
+        heads = partial(self.split, f, n, 0 if self.window is None else self.window//2 - n, p, _seed(p), maps := self.maps())
+        (q, kv), again = heads(), _again(heads, f, *maps)
         rows = max(1, _limit(q)//((w - 2*n)*q.shape[2]*len(self.group)*h*w))
         with torch.autocast(f.device.type, enabled=False):
             y = _global(q, kv, n, rows, self._attend) if self.window is None else _local(q, kv, self.window//2, n, self._attend, again)
@@ -382,7 +383,7 @@ class LiftingSelfAttention2d(_Shown):
 class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000046
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000047
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -404,7 +405,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004a
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -429,7 +430,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004a
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004b
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -458,7 +459,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004b
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004c
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -482,7 +483,7 @@ register_model('gsa-mirror-cifar10', partial(gsa_cifar10, 'mirror'), 'CIFAR-10',
 for _name, _group, _label, _n in (('z2', 'Z2', 'Z2', 206_926), ('r4', 'R4', 'R4', 207_034), ('r8', 'R8', 'R8', 207_178), ('p4m', 'p4m', 'R4M', 207_178)):
     register_model(f'gsa-{_name}-pcam', partial(gsa_pcam, _group), 'PCam', '205.66K', _n, f'P3 Table 2, {_label}_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000055
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000056
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."
