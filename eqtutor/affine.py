@@ -437,7 +437,7 @@ _register('z2-resnet29-asc', '291K', 290_884, 'asc', classes=100, table=1)
 _register('p4-resnet29-se', '354K', 353_844, 'conv', 'p4', True, classes=100, table=1)
 _register('p4-resnet29-asc', '283K', 283_452, 'asc', 'p4', classes=100, table=1)
 
-# %% ../nbs/3_papers/22_affine.ipynb #0000006c
+# %% ../nbs/3_papers/22_affine.ipynb #0000006f
 def short_run(
     operator:str='asc',      # of `affine_resnet`
     init:str='published',    # of its layers, where they have it

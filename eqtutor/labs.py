@@ -1083,7 +1083,7 @@ def _student_cell(cell_type:str, source:str)->tuple[str, str, dict]|None:
         return cell_type, source, _nbgrader(task[1], 'task', 'markdown', locked=True) if task and task[1] in EXERCISES else {}
     plain = re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip('\n')
     flags = set(re.findall(r'^#\|\s*([\w-]+)', source, re.M))
-    if flags & {'default_exp', 'teacher'} or re.search(r'nbdev_export\(', source): return None
+    if flags & {'default_exp', 'teacher'}: return None
     if mark and mark[0] == 'solution': return 'code', stub(plain, mark[1]), _nbgrader(mark[1], 'ex', 'code', solution=True)
     if mark: return 'code', plain, _nbgrader(mark[1], 'check', 'code', grade=True, locked=True)
     why = next((_LEFT_OUT[f] for f in _LEFT_OUT if f in flags), 'is not run here' if re.search(r'^#\|\s*eval:\s*false', source, re.M) else '')

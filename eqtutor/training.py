@@ -226,9 +226,10 @@ class Recipe:
     schedule:str='constant'
     patience:int|None=None      # epochs without a better validation loss that halve the rate
     precision:str='no'
+    augment:str='none'          # of `AUGMENTATIONS`
     def settings(self)->dict[str, Any]:
-        "Arguments for `fit`; the batch size is the loader's."
-        return {k: v for k, v in vars(self).items() if k != 'batch_size'}
+        "Arguments for `fit`; batch size and augmentation are the loader's."
+        return {k: v for k, v in vars(self).items() if k not in ('batch_size', 'augment')}
 
 # %% ../nbs/2_training/12_training.ipynb #00000038
 RECIPES = {
@@ -236,8 +237,8 @@ RECIPES = {
     'P1 All-CNN': Recipe(350, 128, 'sgd', .05, 1e-3, 'P1 All-CNN'),  # lr: the best of .01, .05, .1, .25
     'P1 ResNet44': Recipe(300, 128, 'sgd', .05, 1e-3, 'P1 ResNet44'),  # weight decay: not given, as for All-CNN
     'P1 PCam': Recipe(100, 64, 'adam', 1e-3, 1e-4, patience=20),
-    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29'),  # batch size: not given
-    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83'),
+    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29', augment='P2'),  # batch size: not given
+    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83', augment='P2'),
     'P3 rotMNIST': Recipe(300, 8, 'adam', 1e-3, 1e-4, precision='fp16'),
     'P3 CIFAR': Recipe(350, 24, 'sgd', .01, 1e-4, 'cosine'),
     'P3 PCam': Recipe(100, 8, 'sgd', .01, 1e-4, 'cosine'),

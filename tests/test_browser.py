@@ -419,8 +419,6 @@ def lab(browser, tmp_path_factory):
     from playwright.sync_api import expect
     folder = tmp_path_factory.mktemp('lab')
     book = json.loads((ROOT/'nbs/1_foundations/07_widgets.ipynb').read_text(encoding='utf-8'))
-    # there is nothing to export to
-    book['cells'] = [cell for cell in book['cells'] if 'nbdev_export()' not in ''.join(cell['source'])]
     (folder/'work').mkdir()
     (folder/'work'/'07_widgets.ipynb').write_text(json.dumps(book), encoding='utf-8')
     (quiet := folder/'settings'/'@jupyterlab'/'apputils-extension').mkdir(parents=True)

@@ -284,11 +284,16 @@ def colour_alone(nb):
             styled = styled or name not in ('scatter', 'bar', 'barh', 'hist', 'fill_between') and len(call.args) > 2
             if name in kinds and 'label' in given and not styled: yield f'cell {i}: told apart by colour alone: {ast.unparse(call)}'
 
+def package_only(nb):
+    "Who installed the package runs every cell; nbdev is for those who work on the repository."
+    for i, c in enumerate(nb.cells):
+        if c['cell_type'] == 'code' and re.search(r'^(?:import|from) nbdev\b', c['source'], re.M): yield f'cell {i} needs nbdev: {c["source"][:60]!r}'
+
 def import_cells(nb):
     "nbdev_docs runs every cell that has an import, on its own: nothing else may stand there but definitions."
     for i, c in enumerate(nb.cells):
         source, imports = c['source'], (ast.Import, ast.ImportFrom)
-        if c['cell_type'] != 'code' or 'nbdev_export()' in source or directives(source).get('eval') == 'false': continue
+        if c['cell_type'] != 'code' or directives(source).get('eval') == 'false': continue
         body = parsed(source)
         inner = any(isinstance(x, imports) for b in body for x in ast.walk(b))
         top = any(isinstance(b, imports) for b in body)
@@ -355,7 +360,7 @@ def stored_times(nb):
 
 def stored_outputs(nb):
     "Pages show what is stored. A cell that ends in a plain value, prints or draws has an output."
-    code = [c for c in nb.code() if is_run(c['source']) and 'nbdev_export()' not in c['source']]
+    code = [c for c in nb.code() if is_run(c['source'])]
     values = (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Tuple, ast.List, ast.Dict,
               ast.JoinedStr)
     shown = [c for c in code if not is_export(c['source']) and parsed(c['source'])]
@@ -398,7 +403,7 @@ GOOD = Notebook('1_part/02_good.ipynb', [
     md('See [there](01_first.ipynb#sec-a), [up](#sec-part), [it](#a-part), [elsewhere](https://x.org).'),
     py('#| export\ndef f(x):\n    "Doubles `x`."\n    import os\n    return 2*x'),
     py('%time f(2)\nf(2)', says('4')), py('f(1), 2', says('(2, 2)')),
-    py('#| cuda\nx'), py('%%bash\nls -l'), py('#| hide\nimport nbdev; nbdev.nbdev_export()'),
+    py('#| cuda\nx'), py('%%bash\nls -l'),
     md('### Smaller\n\n| | b |\n|---|---|\n| $\\lvert H\\rvert$ | 1 \\| 2 |\n\n```\n# no heading\n| no table |\n```\n\nAfter @he2021efficient.'),
     py('for i in range(2): print(i)', says('0\n1\n')), py('with redirect_stdout(file): print(1)'), py('plot_ring(f);'),
     py('#| fig-alt: "A ring: four panels, one a pose"\nplot_ring(f)', shows(image__png='AAAA')),
@@ -438,6 +443,7 @@ BAD = {
     colour_alone: [[py(s)] for s in (
         'a.plot(x, y, label="a")', 'for k in z: a.semilogy(y, label=k, color="r")', 'a.bar(x, y, label="c")', 'a.scatter(x, y, s, label="c")')],
     images: [[md('![](cat.png)')], [md('<img src="cat.png">')], [md('![a cat](data:image/png;base64,AAAA)')]],
+    package_only: [py('#| hide\nimport nbdev; nbdev.nbdev_export()')],
     import_cells: [[py(s)] for s in ('import os\nx = 1', 'try: import os\nfinally: pass', 'def f(): import os\nf()')],
     import_order: [[py(f'#| export\n{s}')] for s in
                    ('from eqtutor.later import x', 'import eqtutor.never', 'from eqtutor import later')],

@@ -1,4 +1,4 @@
-"""The README's moving picture, filmed from the page that `eqtutor demo` writes:
+"""The README's moving picture, filmed from the page that `eqtutor demo` writes, and beside it a still one (.png) for readers who asked for less motion:
 
     eqtutor demo && python tests/widget_gif.py eqtutor-demo/demo.html nbs/images/widget.gif
 """
@@ -28,6 +28,7 @@ def film(page_file, target, width=640):
     still = [Image.new('RGB', (frames[0].width, height), 'white') for _ in frames]
     for s, f in zip(still, frames): s.paste(f)
     palette = [s.quantize(96, dither=Image.Dither.NONE) for s in still]
+    palette[1].save(Path(target).with_suffix('.png'), optimize=True)
     palette[0].save(target, save_all=True, append_images=palette[1:], duration=1600, loop=0, optimize=True)
 
 if __name__ == '__main__':
