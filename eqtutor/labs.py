@@ -390,7 +390,7 @@ def _(n, layers): return all(is_exact(n, k, s, p) for k, s, p in layers)
 @mistake('2.4', 'Your size after a layer is off by one: (n + 2p − k)//s *plus one* windows fit.')
 def _(n, layers): return all(is_exact(m, k, s, p) for m, (k, s, p) in zip(_through(n, layers, lambda m, k, s, p: (m + 2*p - k)//s), layers))
 
-@mistake('2.4', 'You test the last layer only. One layer that breaks the symmetry is enough (Proposition 4.2 will say so).')
+@mistake('2.4', 'You test the last layer only. The whole keeps the symmetry if every layer does (Proposition 4.2 will say so), and one that does not can spoil it.')
 def _(n, layers): return is_exact(_through(n, layers[:-1], lambda m, k, s, p: (m + 2*p - k)//s + 1)[-1], *layers[-1])
 
 @mistake('2.4', 'The padding counts on both sides: n + 2p, not n + p.')
