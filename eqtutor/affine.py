@@ -93,11 +93,14 @@ class _AffineLayer(nn.Module):
         if self.boundary == 'zero': return scores.softmax(2)
         inside = window_mask(self.kernel_size, scores.shape[-2], scores.shape[-1], device=scores.device)
         return scores.masked_fill(~inside, -torch.inf).softmax(2)
-    def forward(self, f:Tensor)->Tensor:
+    def _checked(self, f:Tensor)->Tensor:
+        "The input, or an error that says what is wrong with it; a feature map of the trivial group is an image."
         check_input(f, self.in_channels, None if self.lifts or self.images and f.ndim != 5 else self.group, type(self).__name__)
-        if self.images and f.ndim == 5: return self.forward(f[:, :, 0])[:, :, None]   # a feature map of the trivial group is an image
-        q, (A, k), (B, v) = self._terms(f)
-        return _at_each_pixel(self.out, B.joined(B.mix(self.softmax(A.scores(q*self.scale, k)), v)))
+        return f[:, :, 0] if self.images and f.ndim == 5 else f
+    def forward(self, f:Tensor)->Tensor:
+        q, (A, k), (B, v) = self._terms(x := self._checked(f))
+        y = _at_each_pixel(self.out, B.joined(B.mix(self.softmax(A.scores(q*self.scale, k)), v)))
+        return y if x.ndim == f.ndim else y[:, :, None]
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, group={self.group.name}, heads={self.heads}, '
                 f'scale={self.scale:.4g}, boundary={self.boundary!r}, init={self.init!r}')
@@ -252,7 +255,7 @@ def attention_weights(
     f:Tensor, # the layer's input
 )->Tensor:    # `(b, heads, k², h, w)`; on G `(b, heads, k², |H|, h, w)`
     "The attention weights of a layer: for each target, one number an offset; they sum to 1."
-    q, (A, k), _ = layer._terms(f)
+    q, (A, k), _ = layer._terms(layer._checked(f))
     weights = layer.softmax(A.scores(q*layer.scale, k)).unflatten(1, (layer.heads, -1)).transpose(2, 3)
     return weights[:, :, :, 0] if layer.images else weights
 
@@ -264,7 +267,7 @@ def filters_at(
     column:int,
 )->Tensor:       # `(b, out_channels, k, k)`; on G `(b, out_channels, |H|, k, k)`, for each target pose P the filter of the source R = P
     "The data-dependent filters α(x, x+Δ)·ψ(Δ) at a pixel, by which the values are multiplied."
-    q, (A, k), (B, v) = layer._terms(f)
+    q, (A, k), (B, v) = layer._terms(layer._checked(f))
     weights = layer.softmax(A.scores(q*layer.scale, k))[..., row, column]                  # (b, heads, k²), a pose being a head
     made = weights[:, :, None]*B.tables()[0][0]                                            # row 0 of ψ: R = P
     return B.joined(made.unflatten(-1, (layer.kernel_size,)*2))
@@ -349,13 +352,14 @@ def start_report(
     layer:_AffineLayer,
     f:Tensor, # a typical input
 )->dict[str, float]:
-    "Spread of the scores; the share of places that attention uses (1: all alike); the output's variance; and how much of that is β's alone."
-    q, (A, k), (B, v) = layer._terms(f)
+    "Spread of the scores; the share of places that attention uses (1: all alike); the output's variance; and how much of that is β's alone and changes from place to place."
+    q, (A, k), (B, v) = layer._terms(layer._checked(f))
     scores = A.scores(q*layer.scale, k)
     weights = layer.softmax(scores)
     used = torch.special.entr(weights).sum(2).exp()/(weights > 0).sum(2)                     # exp(entropy) over the neighbours there are
     mixed, shift = B.mix(weights, v), B.mix(weights, torch.zeros_like(v))                    # with the values, and without
-    return {'scores': scores.std().item(), 'places used': used.mean().item(), 'variance': mixed.var().item(), "β's share": (shift.var()/mixed.var()).item()}
+    moving = shift - shift.mean((0, -2, -1), keepdim=True)                                   # without each channel's mean, a constant like a bias
+    return {'scores': scores[weights > 0].std().item(), 'places used': used.mean().item(), 'variance': mixed.var().item(), "β's share": (moving.var()/mixed.var()).item()}
 
 # %% ../nbs/3_papers/22_affine.ipynb #0000005a
 STARTS = {'published': ('published', True), 'conditioned': ('conditioned', True), 'published, last norms at one': ('published', False)}

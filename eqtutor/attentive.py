@@ -455,10 +455,10 @@ class AttentiveLiftingConv2d(_Attends):
 class AttentiveGroupConv2d(_Attends):
     "Attentive group convolution `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`: y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19)."
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000004b
+# %% ../nbs/3_papers/21_attentive.ipynb #0000004f
 @cost_formula(AttentiveLiftingConv2d, AttentiveGroupConv2d)
 def attentive_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
-    "Attentive layers: the convolution P; twice P more for the products' maxima (once without one factor), their statistics, and (17) and (18)."
+    "Attentive layers: the convolution P; twice P more for the products' maxima (once without the channel factor), their statistics, and (17) and (18)."
     b, i, q, h, n = x[0], layer.in_channels, layer.in_poses, layer.out_poses, layer.out_channels*layer.out_poses
     p, branch, size = b*n*i*q*layer.kernel_size**2*y[-2]*y[-1], layer.branch, x[-2]*x[-1]
     parameters = sum(w.numel() for w in layer.parameters())
@@ -473,7 +473,7 @@ def attentive_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     if branch.spatial is not None: p += 2*b*n*q*branch.spatial.kernel_size**2*y[-2]*y[-1]
     return parameters, p
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000004e
+# %% ../nbs/3_papers/21_attentive.ipynb #00000052
 def alpha_cnn(
     attend:str='full',      # the variant: 'full' α, 'channel' α_CH, 'spatial' α_SP, 'input' α_F, 'rotation' α_RH
     chunk:int|str|None='auto', # as for `AttentiveGroupConv2d`
@@ -494,7 +494,7 @@ def alpha_all_cnn(
     return AllCNN(group, widths, lifting=partial(AttentiveLiftingConv2d, attend=attend, reduction=16, chunk=chunk),
                   conv=partial(AttentiveGroupConv2d, attend=attend, reduction=16, chunk=chunk), **kwargs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000004f
+# %% ../nbs/3_papers/21_attentive.ipynb #00000053
 def alpha_resnet44(
     group:Group|str='p4m',
     widths:Sequence[int]=(11, 23, 45), # p4m; p4 (16, 32, 64)
@@ -518,7 +518,7 @@ def alpha_densenet(
         return AttentiveGroupConv2d(channels, out, kernel_size, group, attend='input', hidden=hidden, **sizes, **kw)
     return DenseNet(group, growth, lifting=partial(AttentiveLiftingConv2d, attend='input', reduction=16, attention_dilation=4), conv=conv, **kwargs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000050
+# %% ../nbs/3_papers/21_attentive.ipynb #00000054
 register_model('alpha-p4-cnn', partial(alpha_cnn, 'full'), 'rot-MNIST', '73.13K', 73_130, 'P1 Table 1')
 register_model('alpha-CH-p4-cnn', partial(alpha_cnn, 'channel'), 'rot-MNIST', '48.63K', 48_630, 'P1 Table 1')
 register_model('alpha-SP-p4-cnn', partial(alpha_cnn, 'spatial'), 'rot-MNIST', '49.11K', 49_110, 'P1 Table 1')
@@ -530,7 +530,7 @@ register_model('alpha-F-p4m-resnet44', partial(alpha_resnet44, 'p4m', (11, 23, 4
 register_model('alpha-F-p4-densenet', partial(alpha_densenet, 'p4', 13), 'PCam', '140.45K', 140_453, 'P1 Table 3')
 register_model('alpha-F-p4m-densenet', partial(alpha_densenet, 'p4m', 9), 'PCam', '141.22K', 141_221, 'P1 Table 3')
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000056
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005a
 @contextmanager
 def _returned_memory()->Iterator[None]:
     "Inside, processes that are started give freed blocks back at once (glibc), so that resident memory follows what is in use."
@@ -559,7 +559,7 @@ def step_memory(
     "Peak bytes in use during a training step, over the built network that has done one before; in a fresh process on the CPU."
     with _returned_memory(): return peak_memory(partial(after_a_step, make, (first or shape[0], *shape[1:])), shape, timeout=3600)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000057
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005b
 BENCH:dict[str, Callable[[], nn.Module]] = {
     'p4-CNN': p4_cnn, 'α_RH-p4-CNN': partial(alpha_cnn, 'rotation'), 'α_F-p4-CNN': partial(alpha_cnn, 'input'), 'α_CH-p4-CNN': partial(alpha_cnn, 'channel'),
     'α_SP-p4-CNN': partial(alpha_cnn, 'spatial'), 'α-p4-CNN': alpha_cnn, 'α-p4-CNN, all kept': partial(alpha_cnn, chunk=None),
@@ -574,7 +574,7 @@ def bench_digits(
     with _returned_memory(): rows = cost_table(ready, shape, ready['p4-CNN'], time=True, memory=True)
     return rows + (cost_table({'α-p4-CNN': ready['α-p4-CNN, all kept']}, shape, ready['p4-CNN'], time=True, compiled=True)[1:] if compiled else [])
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000058
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005c
 def bench_all_cnn(
     batches:Sequence[int]=(1, 2, 4, 8),
 )->list[CostRow]:
@@ -584,7 +584,7 @@ def bench_all_cnn(
     row = partial(CostRow, parameters=count_parameters(net), macs=sum(r.macs for r in costs))
     return [row(f'α-p4-All-CNN-C, batch {b}', memory=step_memory(make, (b, 3, 32, 32), first=1)) for b in batches]
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000059
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005d
 def second_layer(
     attend:str|None='full',    # None: the plain convolution
     chunk:int|str|None='auto',
@@ -598,7 +598,7 @@ def bench_layer()->list[CostRow]:
     parts = {'convolution': None, 'α_F': 'input', 'α_CH': 'channel', 'α_SP': 'spatial', 'α': 'full'}
     return cost_table({n: partial(second_layer, a, None) for n, a in parts.items()}, (16, 10, 4, 26, 26), p4_cnn, (16, 1, 28, 28), time=True)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000005a
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005e
 @benchmark('attentive')
 def measure_attentive()->list[tuple[str, list[CostRow]]]:
     "The attention variants against the p4-CNN, and the memory of the network that P1 could not run."

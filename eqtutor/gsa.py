@@ -181,9 +181,9 @@ def _parts(g:Tensor|None, drop, tile, extent, size:int, q, kv, e, code, bias, ke
         mask = _keep(b.shape, drop[0], b.device, noise) if drop else None if keep is None else keep[i*size:(i + 1)*size].flatten(0, 1)
         kept = b if mask is None else torch.mul(b, mask, out=new(5, *b.shape))
         if g is None:
-            yield torch.bmm(_mix(a, kept, new), v.flatten(1, 2)).view(*x.shape[:3], -1, d),
+            yield torch.bmm(_mix(a, kept, new), v.flatten(1, 2)).view(*x.shape[:3], code.shape[1], d),
             continue
-        dq, dk, dv, de, dcode = _gradients(x.flatten(0, 1), k, v, e, code, a, b, kept, g[i*size:(i + 1)*size].reshape(len(k), -1, d), new)
+        dq, dk, dv, de, dcode = _gradients(x.flatten(0, 1), k, v, e, code, a, b, kept, g[i*size:(i + 1)*size].reshape(len(k), a.shape[1]*a.shape[3], d), new)
         yield dq.view(x.shape), _unblocks(torch.cat([dk, dv], -1), y.shape[2:4], tile, extent), de, dcode
 
 def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
@@ -193,7 +193,7 @@ def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #0000002d
 def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, *maps:Tensor)->Callable[[], tuple[Tensor, Tensor]]|None:
     "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if what it needs, x and maps, has changed by then."
-    if torch.compiler.is_compiling(): return None                                                # the compiler decides itself what to compute again
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled(): return None                 # the compiler decides itself; without gradients nothing is made again
     device, needed = x.device.type, [x, *maps]
     versions = [t._version for t in needed]
     how:dict[str, Any] = dict(device_type=device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
@@ -231,7 +231,7 @@ class _Heads(nn.Module):
         return q.to(wide), kv.to(wide)
     def join(self, y:Tensor, batch:int)->Tensor:
         "`(b·heads, h, w, R, d)` to `(b, out_channels, R, h, w)`."
-        y = y.unflatten(0, (batch, -1)).permute(0, 4, 2, 3, 1, 5).flatten(-2)
+        y = y.unflatten(0, (batch, self.heads)).permute(0, 4, 2, 3, 1, 5).flatten(-2)
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000032
@@ -298,6 +298,8 @@ class _SelfAttention(_Heads):
     ):
         super().__init__(in_channels, out_channels, heads, head_channels, value_dropout)
         if window is not None: check_positive(window=window)
+        for name, p in (('attention_dropout', attention_dropout), ('value_dropout', value_dropout)):
+            if not 0 <= p < 1: raise ValueError(f'{name} must be at least 0 and below 1, got {p}')
         if window is not None and window % 2 == 0:
             raise ValueError(f'a window needs a centre: expected an odd side, got {window}; use {window - 1} or {window + 1}')
         self.group, self.window, self.encoding, self.attention_dropout, self.crop = get_group(group), window, encoding, attention_dropout, crop
@@ -327,6 +329,8 @@ class _Encoded(_SelfAttention):
         column:int,
     )->Tensor:
         "Weights of one pixel, `(b, heads, |H|, S, Q, rows, columns)`: target, query and source pose; over a window, or the whole image."
+        check_input(f, self.in_channels, None if self.lifts else self.group, type(self).__name__)
+        if not (0 <= row < f.shape[-2] and 0 <= column < f.shape[-1]): raise ValueError(f'({row}, {column}) lies outside the image of {f.shape[-2]}×{f.shape[-1]} pixels')
         q, kv = (y.flatten(0, 1) for y in self.split(f[:, :, None] if self.lifts else f))
         r, (Y, X), at = 0 if self.window is None else self.window//2, f.shape[-2:], f.device
         keys = _places(0, Y, 0, X, at) if self.window is None else _places(row - r, row + r + 1, column - r, column + r + 1, at)
@@ -336,7 +340,7 @@ class _Encoded(_SelfAttention):
         s = s + torch.einsum('nsd,psqd->npsq', q, self._poses(q))[..., None]
         inside = ((keys >= 0) & (keys < keys.new_tensor([Y, X]))).all(-1)
         a = s.masked_fill(~inside, -torch.inf).flatten(3).softmax(-1).view(s.shape).expand(-1, len(self.group), -1, -1, -1)
-        return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), -1))
+        return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), self.heads))
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
 class _Forward(_Encoded):
