@@ -301,6 +301,7 @@ class Training:
     augment:str='none'         # of `AUGMENTATIONS`
     patience:int|None=None     # epochs without a better validation loss that halve the rate
     precision:str|None=None    # 'no', 'bf16' or 'fp16'; as launched if None
+    valid:int|None=None        # CIFAR's training images held out to validate, 0 for none; 10,000 if None
     per_class:int|None=None    # training images of each class, of CIFAR; all if None
     images:int|None=None       # train on the first so many pictures; all if None
     test_images:int|None=None  # test on the first so many; all if None
@@ -335,9 +336,11 @@ def _first(data:Any, n:int|None, split:str)->Any:
 def _loaders(c:Training, device:str)->dict:
     "A loader for each split, or an error if the pictures do not fit the network."
     if c.data not in DATASETS: raise ValueError(f'unknown data {c.data!r}. Known are {", ".join(DATASETS)}.')
-    if c.per_class and not c.data.startswith('cifar'): raise ValueError(f'per_class is for CIFAR, got data={c.data!r}. `images` takes the first so many pictures of any set.')
-    load = partial(DATASETS[c.data], per_class=c.per_class) if c.per_class else DATASETS[c.data]
-    sets = {split: _first(load(split), n, split) for split, n in (('train', c.images), ('valid', None), ('test', c.test_images))}
+    options = {k: v for k in ('per_class', 'valid') if (v := getattr(c, k)) is not None}
+    if options and not c.data.startswith('cifar'): raise ValueError(f'{" and ".join(options)}: for CIFAR only, got data={c.data!r}. `images` takes the first so many pictures of any set.')
+    parts = {'train': c.images, 'valid': None, 'test': c.test_images}
+    if c.valid == 0: del parts['valid']
+    sets = {split: _first(DATASETS[c.data](split, **options), n, split) for split, n in parts.items()}
     want, got = get_model(c.network).input_shape, tuple(sets['test'][0][0].shape)
     if got != want: raise ValueError(f'{c.network} is made for pictures {want}, but {c.data} has {got}. Choose another network or data set: `eqtutor models` says what belongs together.')
     return {s: get_loader(d, c.batch_size if s == 'train' else 500, s == 'train', c.seed, device, c.augment if s == 'train' else None) for s, d in sets.items()}
@@ -355,7 +358,7 @@ def run_training(
     loaders = _loaders(c, device)
     seed_everything(c.seed)
     net, began = get_model(c.network).make().to(device), time.perf_counter()
-    run = fit(net, loaders['train'], loaders['valid'], c.epochs, lr=c.lr, weight_decay=c.weight_decay, schedule=c.schedule, optimizer=c.optimizer, patience=c.patience, precision=c.precision,
+    run = fit(net, loaders['train'], loaders.get('valid'), c.epochs, lr=c.lr, weight_decay=c.weight_decay, schedule=c.schedule, optimizer=c.optimizer, patience=c.patience, precision=c.precision,
               out=runs/c.experiment/str(c.seed), resume=resume, config=dict(network=c.network, data=c.data, seed=c.seed, augment=c.augment), bar=bar)
     result = run.header | {'settings': asdict(c), 'parameters': sum(p.numel() for p in net.parameters()), 'history': run.history,
                            'test': evaluate(net, loaders['test']), 'seconds': round(time.perf_counter() - began, 1)}
@@ -392,7 +395,7 @@ def estimate_training(
     if c.data not in DATASETS: raise ValueError(f'unknown data {c.data!r}. Known are {", ".join(DATASETS)}.')
     model, device = get_model(c.network), _own_device()
     per_class = c.per_class and c.per_class*(100 if c.data == 'cifar100' else 10)
-    images, net = c.images or per_class or TRAINING_IMAGES[c.data], model.make().to(device)
+    images, net = c.images or per_class or TRAINING_IMAGES[c.data] + (0 if c.valid is None else 10_000 - c.valid), model.make().to(device)
     steps = c.epochs*-(-images // c.batch_size)
     sizes = (c.batch_size,)*2 if device != 'cpu' else (4, 8)
     def at_batch(few:float, many:float)->float: return max(many, few + (many - few)/4*(c.batch_size - 4)) if device == 'cpu' else many
@@ -427,6 +430,7 @@ def train(
     optimizer:str=typer.Option(None, help='[default: adam]'),
     augment:str=typer.Option(None, help='[default: none]'),
     precision:str=typer.Option(None, help='no, bf16 or fp16.  [default: as launched]'),
+    valid:int=typer.Option(None, min=0, help='CIFAR\'s training images held out to validate; 0 trains without.  [default: 10000]'),
     per_class:int=typer.Option(None, help='Training images of each class, for CIFAR.  [default: all]'),
     images:int=typer.Option(None, help='Train on the first so many pictures.  [default: all]'),
     test_images:int=typer.Option(None, help='Test on the first so many.  [default: all]'),
@@ -439,7 +443,7 @@ def train(
     "Train a network, test it, and write the result with settings, versions, hardware and every epoch."
     with _explained():
         c = Training.read(config, recipe, network=network, data=data, epochs=epochs, seed=seed, batch_size=batch_size, lr=lr, weight_decay=weight_decay, schedule=schedule, optimizer=optimizer,
-                          augment=augment, precision=precision, per_class=per_class, images=images, test_images=test_images)
+                          augment=augment, precision=precision, valid=valid, per_class=per_class, images=images, test_images=test_images)
         found = estimate_training(c) if estimate else run_training(c, out.expanduser(), runs.expanduser(), resume)
     if _writes(): typer.echo(_report(c, found, out, as_json))
 

@@ -105,12 +105,17 @@ def layer_costs(
     def note(name:str, layer:nn.Module, args:tuple, kwargs:dict, y:Any)->None:
         inputs = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         parameters, macs = find_by_type(FORMULAS, layer)(layer, tuple(inputs[0].shape), tuple(y.shape))
-        rows.append(LayerCost(name, type(layer).__name__, tuple(y.shape), 0 if id(layer) in seen else parameters, macs))
-        seen.add(id(layer))
+        if parameters != (held := sum(p.numel() for p in layer.parameters())):
+            raise ValueError(f'{name}: {type(layer).__name__} holds {held:,} parameters, its formula says {parameters:,}. Register a formula for this type with @cost_formula.')
+        new = sum(p.numel() for p in layer.parameters() if id(p) not in seen)
+        rows.append(LayerCost(name, type(layer).__name__, tuple(y.shape), new, macs))
+        seen.update(id(p) for p in layer.parameters())
     hooks = [m.register_forward_hook(partial(note, name), with_kwargs=True) for name, m in outer.items()]
     try: _quietly(net, x)
     finally:
         for hook in hooks: hook.remove()
+    if idle := [name for name, m in outer.items() if any(id(p) not in seen for p in m.parameters())]:
+        raise ValueError(f'{", ".join(idle[:3])} was never called, so its MACs are missing: call the layer, or register a formula for the module that uses its weights.')
     return rows
 
 # %% ../nbs/2_training/11_cost.ipynb #0000000e
@@ -151,7 +156,7 @@ def _twins(net:nn.Module)->Iterator[None]:
 def count_parameters(
     net:nn.Module,
 )->int:
-    "Trainable numbers, tied ones once."
+    "Numbers in the parameters, frozen ones included, tied ones once."
     return sum(p.numel() for p in net.parameters())
 
 def count_macs(
@@ -162,7 +167,7 @@ def count_macs(
     with _twins(net), FlopCounterMode(display=False) as counter: _quietly(net, x)
     return counter.get_total_flops()//2
 
-# %% ../nbs/2_training/11_cost.ipynb #00000026
+# %% ../nbs/2_training/11_cost.ipynb #00000027
 def training_step(
     net:nn.Module, # images to scores `(b, classes)`
     x:Tensor,      # on the device of the net
@@ -174,7 +179,7 @@ def training_step(
     net.zero_grad(set_to_none=True)
     return loss.item()   # waits for the device
 
-# %% ../nbs/2_training/11_cost.ipynb #00000027
+# %% ../nbs/2_training/11_cost.ipynb #00000028
 def interleaved(
     steps:Mapping[str, Callable[[], Any]], # each ends when its work is done
     repeats:int=9,
@@ -200,7 +205,7 @@ def time_ratio(
     times = interleaved({'net': lambda: training_step(net, x), 'yardstick': lambda: training_step(yardstick, other)}, repeats)
     return statistics.median(times['net'])/statistics.median(times['yardstick'])
 
-# %% ../nbs/2_training/11_cost.ipynb #0000002c
+# %% ../nbs/2_training/11_cost.ipynb #0000002d
 def _resident()->int:
     "Largest resident size of this process so far, in bytes."
     status = Path('/proc/self/status')
@@ -228,14 +233,14 @@ def _measure(make:Callable[[], nn.Module], shape:Shape, device:str)->int:
     training_step(net, x)
     return torch.cuda.max_memory_allocated() - before
 
-# %% ../nbs/2_training/11_cost.ipynb #0000002d
+# %% ../nbs/2_training/11_cost.ipynb #0000002e
 def _child()->None:
     "What the fresh process runs: a job on stdin, a line of JSON on stdout."
     job = pickle.loads(base64.b64decode(sys.stdin.read()))
     torch.set_num_threads(job.pop('threads'))
     print(json.dumps({'peak': _measure(**job)}))
 
-# %% ../nbs/2_training/11_cost.ipynb #0000002e
+# %% ../nbs/2_training/11_cost.ipynb #0000002f
 def peak_memory(
     make:Callable[[], nn.Module], # a function of an importable module, or a `functools.partial` of one
     shape:Sequence[int],          # of the input, batch included
@@ -246,9 +251,10 @@ def peak_memory(
     job = dict(make=make, shape=tuple(shape), device=str(device), threads=torch.get_num_threads())
     try: text = base64.b64encode(pickle.dumps(job))
     except (pickle.PicklingError, AttributeError, TypeError) as error: raise _unknown(make) from error
-    if getattr(getattr(make, 'func', make), '__module__', '') == '__main__': raise _unknown(make)
+    if b'__main__' in base64.b64decode(text): raise _unknown(make)
     env = os.environ | {'PYTHONPATH': os.pathsep.join(p or os.getcwd() for p in sys.path)}
-    done = subprocess.run([sys.executable, '-c', 'from eqtutor.cost import _child; _child()'], input=text, env=env, capture_output=True, timeout=timeout)
+    try: done = subprocess.run([sys.executable, '-c', 'from eqtutor.cost import _child; _child()'], input=text, env=env, capture_output=True, timeout=timeout)
+    except subprocess.TimeoutExpired: raise RuntimeError(f'peak memory: the training step took more than {timeout:g} s. Give a larger timeout=, or a smaller batch.') from None
     if done.returncode:
         last = (done.stderr.decode(errors='replace').strip().splitlines() or [f'exit {done.returncode}: killed, probably for lack of memory'])[-1]
         raise RuntimeError(f'peak memory: the training step failed in its own process: {last}')
@@ -258,7 +264,7 @@ def _unknown(make:Any)->ValueError:
     return ValueError(f'peak memory is measured in a fresh process, which must be able to import {make!r}: give a function of a module, '
                       'or functools.partial of one, instead of a lambda or something defined in a notebook.')
 
-# %% ../nbs/2_training/11_cost.ipynb #00000034
+# %% ../nbs/2_training/11_cost.ipynb #00000035
 @dataclass(frozen=True)
 class CostRow:
     "What one network costs; time and memory are None where they were not measured."
@@ -269,7 +275,7 @@ class CostRow:
     memory:int|None = None         # peak bytes of a training step over the built network
     memory_ratio:float|None = None # the same over the yardstick's
 
-# %% ../nbs/2_training/11_cost.ipynb #00000035
+# %% ../nbs/2_training/11_cost.ipynb #00000036
 def cost_table(
     networks:Mapping[str, Callable[[], nn.Module]], # name to factory
     shape:Sequence[int],                            # of the input, batch included
@@ -282,7 +288,7 @@ def cost_table(
     compiled:bool=False,                            # one more row each: its time under torch.compile
 )->list[CostRow]:
     "Parameters and MACs by formula, and if asked for time and memory of a training step, one row a network."
-    if time and yardstick is None: raise ValueError('time is a ratio: give yardstick=, the factory of the network to compare with.')
+    if (time or compiled) and yardstick is None: raise ValueError('time is a ratio: give yardstick=, the factory of the network to compare with.')
     base = peak_memory(yardstick, yardstick_shape or shape, device) if memory and yardstick else None
     rows = []
     for name, make in networks.items():
@@ -301,7 +307,7 @@ def _ratio(net:nn.Module, yardstick:Callable[[], nn.Module], x:Tensor, shape:Seq
     other = torch.randn(tuple(shape), device=x.device)
     return time_ratio(net, yardstick().to(x.device), x, other, repeats)
 
-# %% ../nbs/2_training/11_cost.ipynb #00000036
+# %% ../nbs/2_training/11_cost.ipynb #00000037
 def markdown_table(
     rows:Sequence[CostRow],
 )->str:
@@ -319,11 +325,11 @@ def markdown_table(
 def _times(ratio:float|None)->str|None: return None if ratio is None else f'× {ratio:.2g}' if ratio < 99.5 else f'× {ratio:,.0f}'
 
 def _short(n:int)->str:
-    for unit, size in (('G', 10**9), ('M', 10**6), ('K', 10**3)):
-        if n >= size: return f'{n/size:.3g} {unit}'
+    for unit, size in (('T', 10**12), ('G', 10**9), ('M', 10**6), ('K', 10**3)):
+        if n >= .9995*size: return f'{n/size:.3g} {unit}'   # 999,600 is 1 M, not 1e+03 K
     return str(n)
 
-# %% ../nbs/2_training/11_cost.ipynb #0000003e
+# %% ../nbs/2_training/11_cost.ipynb #0000003f
 Benchmark = Callable[[], list[tuple[str, list[CostRow]]]]   # titles and tables
 BENCHMARKS:dict[str, Benchmark] = {}
 

@@ -53,11 +53,14 @@ def turn(
     if turned not in TURNS: raise ValueError(f'turned must be one of {TURNS}, got {turned!r}.')
     draw = np.random.RandomState([seed, stream])
     if turned == 'none': return images
-    if images.shape[-1] != images.shape[-2]: raise ValueError(f'images are turned inside their frame and must be square, got {images.shape[-2]}×{images.shape[-1]}: pad or crop them.')
+    _check_square(images)
     if turned == 'any': return _turn_any(images, torch.as_tensor(draw.uniform(0, 360, len(images)), dtype=images.dtype))
     quarters, out = torch.as_tensor(draw.randint(4, size=len(images))), images.clone()
     for q in (1, 2, 3): out[quarters == q] = rotate(images[quarters == q], 90. * q)
     return out
+
+def _check_square(images:Tensor)->None:
+    if images.shape[-1] != images.shape[-2]: raise ValueError(f'images are turned inside their frame and must be square, got {images.shape[-2]}×{images.shape[-1]}: pad or crop them.')
 
 def _turn_any(images:Tensor, degrees:Tensor)->Tensor:
     parts = zip(images.split(4096), degrees.split(4096))  # in parts: the sampling grid is twice as large as the images
@@ -136,11 +139,11 @@ MNIST_MD5 = {
 }
 
 def check_file(
-    path:Path, # the file
-    md5:str,   # its published MD5 sum
-)->Path:       # the same path
+    path:str|Path, # the file
+    md5:str,       # its published MD5 sum
+)->Path:           # the same path
     "The path of a file whose MD5 sum is the published one; otherwise an error that says what to do."
-    if not path.is_file():
+    if not (path := Path(path)).is_file():
         raise FileNotFoundError(f'{path} is missing. Load the data set again to download it, or set EQTUTOR_DATA to '
                                 'the folder that holds it.')
     found = calculate_md5(path)
@@ -153,7 +156,7 @@ def check_file(
 def _fetch(name:str, folder:Path, files:str, download:Callable[[], Any])->None:
     "Let torchvision download a data set, which checks the archives; one error where there is no way to get it."
     try: download()
-    except (OSError, RuntimeError, EOFError, ImportError) as error:
+    except Exception as error:   # whatever the downloader raises: gdown's errors are plain Exceptions
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise RuntimeError(
             f'{name} is not in {folder} and could not be downloaded ({reason}). With a network, try '
@@ -196,11 +199,11 @@ def rotated_mnist(
 AMAT_ROWS = {'train_valid': 12_000, 'test': 50_000}
 
 def read_amat(
-    path:Path, # a file of the rotated-MNIST benchmark
-    rows:int,  # images it must have
+    path:str|Path, # a file of the rotated-MNIST benchmark
+    rows:int,      # images it must have
 )->tuple[Tensor, Tensor]: # images float32 `(rows, 1, 28, 28)` in [0, 1], labels int64 `(rows,)`
     "The images and labels of an `.amat` file; a damaged one is an error."
-    if not path.is_file():
+    if not (path := Path(path)).is_file():
         raise FileNotFoundError(f'{path} is missing. Unpack mnist_rotation_new.zip of Larochelle et al. (2007) there, '
                                 "or take the benchmark rebuilt from MNIST: rotated_mnist(), 'rotmnist'.")
     with warnings.catch_warnings():
@@ -209,7 +212,7 @@ def read_amat(
         except ValueError: values = np.empty(0, np.float32)
     table = values[:rows*785].reshape(-1, 785) if values.size == rows*785 else np.empty((0, 785), np.float32)
     x, y = table[:, :-1], table[:, -1]
-    if not len(table) or x.min() < 0 or x.max() > 1 or not np.isin(y, np.arange(10)).all():
+    if not len(table) or not (x.min() >= 0 and x.max() <= 1) or not np.isin(y, np.arange(10)).all():
         raise ValueError(f'{path} is damaged: expected {rows:,} lines of 784 values in [0, 1] and a label from 0 to 9, '
                          f'found {values.size:,} numbers. Unpack it again from mnist_rotation_new.zip.')
     return torch.as_tensor(x).reshape(-1, 1, 28, 28), torch.as_tensor(y).long()
@@ -263,7 +266,7 @@ def _cifar(kind:type[CIFAR10], split:str, turned:str, seed:int, valid:int, per_c
     order = torch.as_tensor(np.random.RandomState(0).permutation(n))
     parts = {'train': order[:n - valid], 'valid': order[n - valid:], 'test': torch.arange(n, len(images))}
     data = prepare(images, labels, parts, split, turned, seed)
-    return take_per_class(data, per_class, seed) if per_class and split == 'train' else data
+    return take_per_class(data, per_class, seed) if per_class is not None and split == 'train' else data
 
 # %% ../nbs/2_training/10_data.ipynb #00000051
 def cifar10(
@@ -368,6 +371,7 @@ def _move(x:Tensor, fill:Tensor, mirrored:Tensor, rows:Tensor, columns:Tensor, p
     return padded.flatten(2).gather(2, source).view(b, c, h, w)
 
 def _turn_quarters(x:Tensor, degrees:Tensor)->Tensor:
+    _check_square(x)
     quarters, out = (degrees / 90).round().long(), x.clone()
     for q in (1, 2, 3):
         who = (quarters == q).nonzero().flatten()
@@ -378,10 +382,10 @@ def _turn_quarters(x:Tensor, degrees:Tensor)->Tensor:
 AUGMENTATIONS = {'none': Augment(), 'P2': Augment(mirror=True, shift=2), 'cifar+': Augment(mirror=True, shift=4),
                  'p4': Augment(turned='quarter'), 'p4m': Augment(mirror=True, turned='quarter'), 'turn': Augment(turned='any')}
 
-# %% ../nbs/2_training/10_data.ipynb #00000075
+# %% ../nbs/2_training/10_data.ipynb #00000076
 PCAM_SIZES = {'train': 262_144, 'valid': 32_768, 'test': 32_768}
 
-# %% ../nbs/2_training/10_data.ipynb #00000076
+# %% ../nbs/2_training/10_data.ipynb #00000077
 def _h5py()->Any:
     "The h5py library, or an error that says how to get it."
     try:
@@ -406,7 +410,7 @@ def _read_h5(path:Path, name:str, shape:tuple[int, ...])->tuple[Any, Any]:
         array = np.memmap(path, np.uint8, 'r', start, shape)
     return file, array
 
-# %% ../nbs/2_training/10_data.ipynb #00000077
+# %% ../nbs/2_training/10_data.ipynb #00000078
 class PCamImages(_Scale, Dataset):
     "PatchCamelyon, left on the disk: uint8 images `(3, 96, 96)` and labels, read a batch at a time."
     def __init__(self,
@@ -437,7 +441,7 @@ class PCamImages(_Scale, Dataset):
         return self._open[2]
     def __getstate__(self)->dict[str, Any]: return self.__dict__ | {'_open': None}
 
-# %% ../nbs/2_training/10_data.ipynb #00000078
+# %% ../nbs/2_training/10_data.ipynb #00000079
 def pcam(
     split:str='train',   # 'train' (262,144 images), 'valid' (32,768) or 'test' (32,768)
     seed:int=0,          # changes nothing: the split is published
@@ -462,7 +466,7 @@ def _pcam_part(split:str)->PCamImages:
 
 DATASETS['pcam'] = pcam
 
-# %% ../nbs/2_training/10_data.ipynb #0000007a
+# %% ../nbs/2_training/10_data.ipynb #0000007b
 def _whole(batch:Any)->Any: return batch  # `__getitems__` gives batches already
 
 class DiskLoader:
@@ -495,7 +499,7 @@ class DiskLoader:
             if self.augment and draws is not None: x = self.augment(x, draws[part], self.dataset.black)
             yield x, y.to(self.device, non_blocking=cuda)
 
-# %% ../nbs/2_training/10_data.ipynb #0000007b
+# %% ../nbs/2_training/10_data.ipynb #0000007c
 def get_loader(
     dataset:ImageSet|PCamImages|TensorDataset, # of `DATASETS`
     batch_size:int=128,                        # the last batch may be smaller

@@ -19,6 +19,7 @@ import random
 import subprocess
 import time
 import warnings
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from accelerate import Accelerator, PartialState
+from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast, gather_object
 from safetensors import SafetensorError, safe_open
@@ -227,9 +229,10 @@ class Recipe:
     patience:int|None=None      # epochs without a better validation loss that halve the rate
     precision:str='no'
     augment:str='none'          # of `AUGMENTATIONS`
+    valid:int|None=None         # CIFAR's training images held out to validate; 10,000 if None
     def settings(self)->dict[str, Any]:
-        "Arguments for `fit`; batch size and augmentation are the loader's."
-        return {k: v for k, v in vars(self).items() if k not in ('batch_size', 'augment')}
+        "Arguments for `fit`; batch size, augmentation and split are the loader's."
+        return {k: v for k, v in vars(self).items() if k not in ('batch_size', 'augment', 'valid')}
 
 # %% ../nbs/2_training/12_training.ipynb #00000038
 RECIPES = {
@@ -237,13 +240,13 @@ RECIPES = {
     'P1 All-CNN': Recipe(350, 128, 'sgd', .05, 1e-3, 'P1 All-CNN'),  # lr: the best of .01, .05, .1, .25
     'P1 ResNet44': Recipe(300, 128, 'sgd', .05, 1e-3, 'P1 ResNet44'),  # weight decay: not given, as for All-CNN
     'P1 PCam': Recipe(100, 64, 'adam', 1e-3, 1e-4, patience=20),
-    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29', augment='P2'),  # batch size: not given
-    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83', augment='P2'),
+    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29', augment='P2', valid=5_000),  # batch size: not given
+    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83', augment='P2', valid=5_000),
     'P3 rotMNIST': Recipe(300, 8, 'adam', 1e-3, 1e-4, precision='fp16'),
     'P3 CIFAR': Recipe(350, 24, 'sgd', .01, 1e-4, 'cosine'),
     'P3 PCam': Recipe(100, 8, 'sgd', .01, 1e-4, 'cosine'),
     'P4 rotMNIST': Recipe(200, 128, 'adam', .02, 1e-4, 'P4 rotMNIST'),
-    'P4 CIFAR': Recipe(200, 128, 'nesterov', .1, 5e-4, 'P4 CIFAR'),
+    'P4 CIFAR': Recipe(200, 128, 'nesterov', .1, 5e-4, 'P4 CIFAR', valid=0),
 }
 
 # %% ../nbs/2_training/12_training.ipynb #0000003b
@@ -256,6 +259,8 @@ def train_step(
     place:str='this batch',               # named in errors
 )->tuple[float, int, Tensor]:             # mean loss of the whole batch; how many of ours are right; our scores
     "Loss, gradient, step; stops before the step where loss or gradient are not finite."
+    if accelerator.scaler is not None and not isinstance(optimizer, AcceleratedOptimizer):
+        raise ValueError('fp16 scales the loss up: pass accelerator.prepare_optimizer(optimizer), which scales the gradient down again before the step.')
     x, y, weight = share(batch, accelerator)
     x, y = x.to(_device(net)), y.to(_device(net))
     optimizer.zero_grad()
@@ -357,10 +362,11 @@ def _commit()->str|None:
 
 # %% ../nbs/2_training/12_training.ipynb #00000056
 def write_atomic(
-    path:Path,   # the file to replace
-    data:bytes,  # its new content
+    path:str|Path, # the file to replace
+    data:bytes,    # its new content
 )->None:
     "Replace a file whole: a reader, or a power cut, meets the old bytes or the new ones, never a part."
+    path = Path(path)
     part = path.with_name(path.name + '.part')
     try:
         with open(part, 'wb') as file:
@@ -394,7 +400,7 @@ def _set_generators(state:dict[str, Any])->None:
 
 # %% ../nbs/2_training/12_training.ipynb #0000005c
 def save_checkpoint(
-    path:Path,                        # the file, replaced whole
+    path:str|Path,                    # the file, replaced whole
     net:nn.Module,                    # its `state_dict` is saved
     optimizer:torch.optim.Optimizer,  # its state, tensor by tensor
     about:dict[str, Any],             # header and history, as JSON
@@ -413,13 +419,20 @@ def save_checkpoint(
     write_atomic(path, save(tensors, {'eqtutor': text, 'sha256': _digest(tensors, text)}))
 
 # %% ../nbs/2_training/12_training.ipynb #0000005e
+def _check_readable(path:Path)->None:
+    "Not to be able to read a file is not damage, and needs another remedy."
+    if not os.access(path, os.R_OK): raise PermissionError(f'{path} is there but may not be read: change its permissions, or copy it as a user who may.')
+
+# %% ../nbs/2_training/12_training.ipynb #0000005f
 def read_checkpoint(
-    path:Path, # a file of `save_checkpoint`
+    path:str|Path, # a file of `save_checkpoint`
 )->tuple[dict[str, Tensor], dict[str, Any]]: # tensors by name; header, history and generators
     "A checkpoint, verified; a missing, damaged or foreign file is an error that says what to do."
+    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f'There is no checkpoint at {path}. Leave out resume=True to start a new run there, '
                                 'or correct the folder.')
+    _check_readable(path)
     broken = (f'{path} is damaged (cut off or changed after it was written) and cannot be used. '
               'Restore it from a copy, or start a new run in another folder.')
     try:
@@ -432,7 +445,7 @@ def read_checkpoint(
     if notes.get('sha256') != _digest(tensors, notes['eqtutor']): raise ValueError(broken)
     return tensors, json.loads(notes['eqtutor'])
 
-# %% ../nbs/2_training/12_training.ipynb #00000066
+# %% ../nbs/2_training/12_training.ipynb #00000067
 def _part(tensors:dict[str, Tensor], prefix:str)->dict[str, Tensor]:
     return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
 
@@ -451,7 +464,7 @@ def _load_net(net:nn.Module, tensors:dict[str, Tensor], path:Path)->None:
         raise ValueError(f'{path} does not fit this net ({found}). Build it with the arguments it was trained with.')
     net.load_state_dict(tensors)
 
-# %% ../nbs/2_training/12_training.ipynb #00000067
+# %% ../nbs/2_training/12_training.ipynb #00000068
 def load_weights(
     net:nn.Module,  # built with the arguments it was trained with
     path:str|Path,  # a checkpoint, or a safetensors file of a `state_dict`
@@ -460,6 +473,7 @@ def load_weights(
     "Load a net's weights from a safetensors file; the net stays as it was where they do not fit."
     path = Path(path)
     if not path.is_file(): raise FileNotFoundError(f'There is no file {path} to load weights from.')
+    _check_readable(path)
     try:
         with safe_open(path, 'pt') as file:
             checkpoint, tensors = 'eqtutor' in (file.metadata() or {}), {k: file.get_tensor(k) for k in file.keys()}
@@ -472,7 +486,7 @@ def load_weights(
     _load_net(net, tensors, path)
     return net
 
-# %% ../nbs/2_training/12_training.ipynb #0000006b
+# %% ../nbs/2_training/12_training.ipynb #0000006c
 CHECKPOINT, LOG = 'checkpoint.safetensors', 'log.jsonl'
 
 def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer, header:dict, history:list[dict],
@@ -487,7 +501,7 @@ def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer, header:dict
         raise RuntimeError(f'The run cannot be written to {out} ({error}). Free some space, or choose a folder you may '
                            'write to; what was saved there before is still whole.') from error
 
-# %% ../nbs/2_training/12_training.ipynb #0000006c
+# %% ../nbs/2_training/12_training.ipynb #0000006d
 @dataclass
 class Run:
     "A training run: `header` (settings, versions, hardware), `history` (a dict an epoch), `out` (its folder) and `ema` (averaged net), if any."
@@ -511,7 +525,7 @@ class Run:
         if self.out is not None: _write(self.out, net, optimizer, self.header, history, extra)
         self.history = history
 
-# %% ../nbs/2_training/12_training.ipynb #0000006e
+# %% ../nbs/2_training/12_training.ipynb #0000006f
 @dataclass
 class _Parts:
     net:nn.Module
@@ -532,14 +546,14 @@ def _torch_generators(net:nn.Module)->dict[str, Tensor]:
     found, device = {'rng.torch': torch.get_rng_state()}, _device(net)
     return found | ({'rng.cuda': torch.cuda.get_rng_state(device)} if device.type == 'cuda' else {})
 
-# %% ../nbs/2_training/12_training.ipynb #0000006f
+# %% ../nbs/2_training/12_training.ipynb #00000070
 def _save(run:Run, parts:_Parts, epoch:dict[str, Any]|None=None)->None:
     "Every process brings its state, the first one writes."
     extra = parts.extra()
     if parts.accelerator.is_main_process: run.save(parts.net, parts.optimizer, epoch, extra)
     elif epoch: run.history = [*run.history, epoch]
 
-# %% ../nbs/2_training/12_training.ipynb #00000071
+# %% ../nbs/2_training/12_training.ipynb #00000072
 def _begin(parts:_Parts, header:dict, out:str|Path|None, resume:bool)->Run:
     "A new run, or the old one with net, optimizer and generators as they were."
     run, rank = Run(header, out=None if out is None else Path(out), ema=parts.ema), parts.accelerator.process_index
@@ -554,7 +568,7 @@ def _begin(parts:_Parts, header:dict, out:str|Path|None, resume:bool)->Run:
     _save(run, parts)
     return run
 
-# %% ../nbs/2_training/12_training.ipynb #00000073
+# %% ../nbs/2_training/12_training.ipynb #00000074
 def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
     free = {'epochs'} if new['schedule'] == 'constant' else set()
     changed = [k for k in old | new if old.get(k) != new.get(k) and k not in free]
@@ -563,7 +577,7 @@ def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
     raise ValueError(f'{out} holds a run with other settings ({found}). Resume with the old ones, '
                      'or start a new run in another folder.')
 
-# %% ../nbs/2_training/12_training.ipynb #00000075
+# %% ../nbs/2_training/12_training.ipynb #00000076
 def _describe(loader:Any)->dict[str, Any]:
     "What a loader shows of its order and its data, the normalisation included."
     found = {k: getattr(loader, k) for k in ('batch_size', 'shuffle', 'seed', 'augment') if hasattr(loader, k)}
@@ -572,9 +586,12 @@ def _describe(loader:Any)->dict[str, Any]:
     if tensors := getattr(data, 'tensors', None):
         x = tensors[0].float()
         found |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2), 'deviation': round(x.std().item(), 2)}
+        if x.ndim == 4:   # the upper halves of a few: another angle changes them
+            found['tops'] = [round(v, 2) for v in x[::max(1, len(x)//8)][:8, ..., :max(1, x.shape[-2]//2), :].flatten(1).mean(1).tolist()]
+        if len(tensors) > 1: found['labels'] = zlib.crc32(tensors[1].cpu().numpy().tobytes())
     return {f'loader {k}': v for k, v in found.items()}
 
-# %% ../nbs/2_training/12_training.ipynb #00000076
+# %% ../nbs/2_training/12_training.ipynb #00000077
 def _resume(run:Run, parts:_Parts)->None:
     "Bring back a run from its folder; everything is checked before anything is changed."
     assert run.out is not None
@@ -593,7 +610,7 @@ def _resume(run:Run, parts:_Parts)->None:
     run.header = about['header'] | {'config': run.header['config'], 'resumed': [*earlier, now]}
     run.history = about['history']
 
-# %% ../nbs/2_training/12_training.ipynb #00000077
+# %% ../nbs/2_training/12_training.ipynb #00000078
 def _load_optimizer(parts:_Parts, tensors:dict[str, Tensor])->None:
     state:dict[int, dict[str, Tensor]] = {}
     for key, t in _part(tensors, 'optimizer.').items():
@@ -613,11 +630,11 @@ def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->N
         if f'rng.cuda{suffix}' in tensors and device.type == 'cuda':
             torch.cuda.set_rng_state(tensors[f'rng.cuda{suffix}'], device)
 
-# %% ../nbs/2_training/12_training.ipynb #00000079
+# %% ../nbs/2_training/12_training.ipynb #0000007a
 def fit(
-    net:nn.Module,                  # images to scores `(b, classes)`, on the device to train on
+    net:nn.Module,                  # images to scores `(b, classes)`, on the device to train on; all its layers are put into training mode
     train:Iterable,                 # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
-    valid:Iterable,                 # batches `(x, y)` to measure after each epoch
+    valid:Iterable|None,            # batches `(x, y)` to measure after each epoch; None: trained without, as P4 on CIFAR
     epochs:int,                     # in all, those before a resume included
     lr:float=1e-3,                  # largest learning rate
     weight_decay:float=1e-4,        # L2, added to the gradient
@@ -633,7 +650,8 @@ def fit(
     ema:float|None=None,            # share of the past in an average of the weights, such as .999
     sync_bn:bool=True,              # on several GPUs, BatchNorm measures over the whole batch
 )->Run:
-    "Train, measure after each epoch, save a checkpoint each epoch; resumes bit for bit on one device."
+    "Train, measure after each epoch, save a checkpoint each epoch; resumes bit for bit on one device, a CPU or a CUDA GPU."
+    if valid is None and patience is not None: raise ValueError('patience follows the validation loss: give valid=, or leave it out.')
     own = dict(epochs=epochs, lr=lr, weight_decay=weight_decay, schedule=schedule, optimizer=optimizer, clip=clip,
                patience=patience, ema=ema)
     mean = None if ema is None else deepcopy(net).requires_grad_(False).eval()
@@ -644,7 +662,7 @@ def fit(
         _run_epochs(run, parts, train, valid, bar and accelerator.is_main_process)
     return run
 
-# %% ../nbs/2_training/12_training.ipynb #0000007b
+# %% ../nbs/2_training/12_training.ipynb #0000007c
 def _header(net:nn.Module, train:Any, accelerator:Accelerator, config:dict, own:dict)->dict[str, Any]:
     "Settings and circumstances, as the checkpoint will give them back; or an error."
     for what, names in {'schedule': tuple(SCHEDULES), 'optimizer': tuple(OPTIMIZERS)}.items():
@@ -662,19 +680,19 @@ def _header(net:nn.Module, train:Any, accelerator:Accelerator, config:dict, own:
     around['hardware'] |= {'processes': accelerator.num_processes}
     return {'config': settings, **around}
 
-# %% ../nbs/2_training/12_training.ipynb #0000007c
+# %% ../nbs/2_training/12_training.ipynb #0000007d
 def _parts(net:nn.Module, parallel:nn.Module, accelerator:Accelerator, ema:nn.Module|None, own:dict)->_Parts:
     optimizer = OPTIMIZERS[own['optimizer']](net.parameters(), lr=own['lr'], weight_decay=own['weight_decay'])
     if ema is not None: ema.to(_device(net)).load_state_dict(net.state_dict())  # what the wrapping has made equal everywhere
     return _Parts(net, parallel, accelerator.prepare_optimizer(optimizer), accelerator, ema)
 
-def _run_epochs(run:Run, parts:_Parts, train:Any, valid:Iterable, bar:bool)->None:
+def _run_epochs(run:Run, parts:_Parts, train:Any, valid:Iterable|None, bar:bool)->None:
     alarm, epochs = DivergenceAlarm(), run.header['config']['epochs']
     with tqdm(total=epochs * len(train), initial=len(run.history) * len(train), unit='batch', disable=not bar) as progress,             _explained(run):
         while len(run.history) < epochs: _one_epoch(run, parts, train, valid, alarm, progress)
 
-# %% ../nbs/2_training/12_training.ipynb #0000007d
-def _one_epoch(run:Run, parts:_Parts, train:Any, valid:Iterable, alarm:DivergenceAlarm, bar:tqdm)->None:
+# %% ../nbs/2_training/12_training.ipynb #0000007e
+def _one_epoch(run:Run, parts:_Parts, train:Any, valid:Iterable|None, alarm:DivergenceAlarm, bar:tqdm)->None:
     config, epoch, began = run.header['config'], len(run.history), time.perf_counter()
     first, halved = epoch * len(train), plateaus(run.curve('valid_loss'), config['patience']) if config['patience'] else 0
     def lr(i:int)->float:
@@ -689,9 +707,10 @@ def _one_epoch(run:Run, parts:_Parts, train:Any, valid:Iterable, alarm:Divergenc
     metrics = {'epoch': epoch + 1, 'lr': rate, **{f'train_{k}': v for k, v in trained.items()}, **tested}
     _save(run, parts, {**metrics, 'seconds': time.perf_counter() - began})
 
-# %% ../nbs/2_training/12_training.ipynb #0000007f
-def _measure(parts:_Parts, valid:Iterable)->dict[str, float]:
+# %% ../nbs/2_training/12_training.ipynb #00000080
+def _measure(parts:_Parts, valid:Iterable|None)->dict[str, float]:
     found:dict[str, float] = {}
+    if valid is None: return found
     for name, net in {'valid': parts.net, 'ema': parts.ema}.items():
         if net is None: continue
         if parts.accelerator.num_processes > 1:
@@ -701,7 +720,7 @@ def _measure(parts:_Parts, valid:Iterable)->dict[str, float]:
         found |= {f'{name}_{k}': v for k, v in tested.items()}
     return found
 
-# %% ../nbs/2_training/12_training.ipynb #00000080
+# %% ../nbs/2_training/12_training.ipynb #00000081
 @contextmanager
 def _explained(run:Run)->Iterator[None]:
     "Say of Ctrl-C and of a loss that is not finite where it happened and what is safe."
