@@ -442,8 +442,7 @@ def train(
 )->None:
     "Train a network, test it, and write the result with settings, versions, hardware and every epoch."
     with _explained():
-        c = Training.read(config, recipe, network=network, data=data, epochs=epochs, seed=seed, batch_size=batch_size, lr=lr, weight_decay=weight_decay, schedule=schedule, optimizer=optimizer,
-                          augment=augment, precision=precision, valid=valid, per_class=per_class, images=images, test_images=test_images)
+        c = Training.read(config, recipe, **{k: v for k, v in locals().items() if k in Training.__annotations__})
         found = estimate_training(c) if estimate else run_training(c, out.expanduser(), runs.expanduser(), resume)
     if _writes(): typer.echo(_report(c, found, out, as_json))
 

@@ -91,6 +91,7 @@ class LayerCost:
     parameters:int
     macs:int
 
+# %% ../nbs/2_training/11_cost.ipynb #0000000e
 def layer_costs(
     net:nn.Module,
     x:Tensor,          # an input, on the device of the net
@@ -118,7 +119,7 @@ def layer_costs(
         raise ValueError(f'{", ".join(idle[:3])} was never called, so its MACs are missing: call the layer, or register a formula for the module that uses its weights.')
     return rows
 
-# %% ../nbs/2_training/11_cost.ipynb #0000000e
+# %% ../nbs/2_training/11_cost.ipynb #0000000f
 def _inside(name:str, other:str)->bool: return name != other and (other == '' or name.startswith(other + '.'))
 
 def _quietly(net:nn.Module, x:Tensor)->Tensor:
@@ -130,7 +131,7 @@ def _quietly(net:nn.Module, x:Tensor)->Tensor:
     finally:
         for m, training in modes: m.training = training
 
-# %% ../nbs/2_training/11_cost.ipynb #00000013
+# %% ../nbs/2_training/11_cost.ipynb #00000014
 Twin = Callable[..., Any]
 TWINS:dict[type[nn.Module], Twin] = {}
 
@@ -152,7 +153,7 @@ def _twins(net:nn.Module)->Iterator[None]:
     finally:
         for m, _ in changed: m.__dict__.pop('forward', None)
 
-# %% ../nbs/2_training/11_cost.ipynb #00000014
+# %% ../nbs/2_training/11_cost.ipynb #00000015
 def count_parameters(
     net:nn.Module,
 )->int:
@@ -167,7 +168,7 @@ def count_macs(
     with _twins(net), FlopCounterMode(display=False) as counter: _quietly(net, x)
     return counter.get_total_flops()//2
 
-# %% ../nbs/2_training/11_cost.ipynb #00000027
+# %% ../nbs/2_training/11_cost.ipynb #00000028
 def training_step(
     net:nn.Module, # images to scores `(b, classes)`
     x:Tensor,      # on the device of the net
@@ -179,7 +180,7 @@ def training_step(
     net.zero_grad(set_to_none=True)
     return loss.item()   # waits for the device
 
-# %% ../nbs/2_training/11_cost.ipynb #00000028
+# %% ../nbs/2_training/11_cost.ipynb #00000029
 def interleaved(
     steps:Mapping[str, Callable[[], Any]], # each ends when its work is done
     repeats:int=9,
@@ -205,7 +206,7 @@ def time_ratio(
     times = interleaved({'net': lambda: training_step(net, x), 'yardstick': lambda: training_step(yardstick, other)}, repeats)
     return statistics.median(times['net'])/statistics.median(times['yardstick'])
 
-# %% ../nbs/2_training/11_cost.ipynb #0000002d
+# %% ../nbs/2_training/11_cost.ipynb #0000002e
 def _resident()->int:
     "Largest resident size of this process so far, in bytes."
     status = Path('/proc/self/status')
@@ -233,14 +234,14 @@ def _measure(make:Callable[[], nn.Module], shape:Shape, device:str)->int:
     training_step(net, x)
     return torch.cuda.max_memory_allocated() - before
 
-# %% ../nbs/2_training/11_cost.ipynb #0000002e
+# %% ../nbs/2_training/11_cost.ipynb #0000002f
 def _child()->None:
     "What the fresh process runs: a job on stdin, a line of JSON on stdout."
     job = pickle.loads(base64.b64decode(sys.stdin.read()))
     torch.set_num_threads(job.pop('threads'))
     print(json.dumps({'peak': _measure(**job)}))
 
-# %% ../nbs/2_training/11_cost.ipynb #0000002f
+# %% ../nbs/2_training/11_cost.ipynb #00000030
 def peak_memory(
     make:Callable[[], nn.Module], # a function of an importable module, or a `functools.partial` of one
     shape:Sequence[int],          # of the input, batch included
@@ -264,7 +265,7 @@ def _unknown(make:Any)->ValueError:
     return ValueError(f'peak memory is measured in a fresh process, which must be able to import {make!r}: give a function of a module, '
                       'or functools.partial of one, instead of a lambda or something defined in a notebook.')
 
-# %% ../nbs/2_training/11_cost.ipynb #00000035
+# %% ../nbs/2_training/11_cost.ipynb #00000036
 @dataclass(frozen=True)
 class CostRow:
     "What one network costs; time and memory are None where they were not measured."
@@ -275,7 +276,7 @@ class CostRow:
     memory:int|None = None         # peak bytes of a training step over the built network
     memory_ratio:float|None = None # the same over the yardstick's
 
-# %% ../nbs/2_training/11_cost.ipynb #00000036
+# %% ../nbs/2_training/11_cost.ipynb #00000037
 def cost_table(
     networks:Mapping[str, Callable[[], nn.Module]], # name to factory
     shape:Sequence[int],                            # of the input, batch included
@@ -307,7 +308,7 @@ def _ratio(net:nn.Module, yardstick:Callable[[], nn.Module], x:Tensor, shape:Seq
     other = torch.randn(tuple(shape), device=x.device)
     return time_ratio(net, yardstick().to(x.device), x, other, repeats)
 
-# %% ../nbs/2_training/11_cost.ipynb #00000037
+# %% ../nbs/2_training/11_cost.ipynb #00000038
 def markdown_table(
     rows:Sequence[CostRow],
 )->str:
@@ -329,7 +330,7 @@ def _short(n:int)->str:
         if n >= .9995*size: return f'{n/size:.3g} {unit}'   # 999,600 is 1 M, not 1e+03 K
     return str(n)
 
-# %% ../nbs/2_training/11_cost.ipynb #0000003f
+# %% ../nbs/2_training/11_cost.ipynb #00000040
 Benchmark = Callable[[], list[tuple[str, list[CostRow]]]]   # titles and tables
 BENCHMARKS:dict[str, Benchmark] = {}
 

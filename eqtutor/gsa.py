@@ -277,6 +277,11 @@ def _pose_index(group:Group, encoding:str, lifts:bool)->Tensor:
     return group.relative[None]                                                                     # h̃⁻¹ĥ
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000035
+def _check_rates(**rates:float)->None:
+    for name, p in rates.items():
+        if not 0 <= p < 1: raise ValueError(f'{name} must be at least 0 and below 1, got {p}')
+
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
 class _SelfAttention(_Heads):
     "What lifting and group self-attention share."
     lifts = False
@@ -298,8 +303,7 @@ class _SelfAttention(_Heads):
     ):
         super().__init__(in_channels, out_channels, heads, head_channels, value_dropout)
         if window is not None: check_positive(window=window)
-        for name, p in (('attention_dropout', attention_dropout), ('value_dropout', value_dropout)):
-            if not 0 <= p < 1: raise ValueError(f'{name} must be at least 0 and below 1, got {p}')
+        _check_rates(attention_dropout=attention_dropout, value_dropout=value_dropout)
         if window is not None and window % 2 == 0:
             raise ValueError(f'a window needs a centre: expected an odd side, got {window}; use {window - 1} or {window + 1}')
         self.group, self.window, self.encoding, self.attention_dropout, self.crop = get_group(group), window, encoding, attention_dropout, crop
@@ -309,13 +313,12 @@ class _SelfAttention(_Heads):
         self.code:PositionalEncoding|None = code
         self.register_buffer('index', _pose_index(self.group, encoding, self.lifts), persistent=False)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
 class _Encoded(_SelfAttention):
     "The encodings, and the weights for those who want to see them."
     def _codes(self, offset:Tensor, reach:tuple[int, int], like:Tensor)->tuple[Tensor, Tensor]:
         "Which keys are within reach, `(t, K)`, and the vectors of their offsets, `(t, R, K, d)`."
-        size = offset.new_tensor(reach)
-        near = (offset.abs() <= size).all(-1)
+        near = (offset.abs() <= (size := offset.new_tensor(reach))).all(-1)
         table = like.new_zeros((2*reach[0] + 1)*(2*reach[1] + 1), 1, self.head_channels) if self.code is None else self.code(reach).to(like)
         index = ((offset + size)*offset.new_tensor([2*reach[1] + 1, 1])).sum(-1).where(near, 0).long()
         return near, table.index_select(0, index.flatten()).unflatten(0, index.shape).transpose(1, 2)
@@ -342,7 +345,7 @@ class _Encoded(_SelfAttention):
         a = s.masked_fill(~inside, -torch.inf).flatten(3).softmax(-1).view(s.shape).expand(-1, len(self.group), -1, -1, -1)
         return a.unflatten(-1, (Y, X) if self.window is None else (2*r + 1, 2*r + 1)).unflatten(0, (len(f), self.heads))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000038
 class _Forward(_Encoded):
     "The forward pass."
     def forward(self,
@@ -373,7 +376,7 @@ class _Forward(_Encoded):
         y = once(poses[0], code) if len(poses) == 1 else torch.cat([once(e, code[:, i:i + 1]) for i, e in enumerate(poses)], 3)
         return y/(1 - p) if p else y
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000038
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000039
 class _Shown(_Forward):
     "What `print` shows."
     def extra_repr(self)->str:
@@ -387,7 +390,7 @@ class LiftingSelfAttention2d(_Shown):
 class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000047
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000048
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -409,7 +412,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004a
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004b
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -434,7 +437,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004b
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004c
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -463,7 +466,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004c
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004d
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -487,7 +490,7 @@ register_model('gsa-mirror-cifar10', partial(gsa_cifar10, 'mirror'), 'CIFAR-10',
 for _name, _group, _label, _n in (('z2', 'Z2', 'Z2', 206_926), ('r4', 'R4', 'R4', 207_034), ('r8', 'R8', 'R8', 207_178), ('p4m', 'p4m', 'R4M', 207_178)):
     register_model(f'gsa-{_name}-pcam', partial(gsa_pcam, _group), 'PCam', '205.66K', _n, f'P3 Table 2, {_label}_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000056
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000057
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."
