@@ -25,7 +25,7 @@ def act_points(
     group = get_group(group)
     if h not in group.elements: raise ValueError(f'{group.name} has the elements 0..{len(group) - 1}, got {h}')
     points = points if points.is_floating_point() else points.to(torch.get_default_dtype())
-    return points @ group.matrices[h].to(points).T
+    return (points[..., None, :]*group.matrices[h].to(points)).sum(-1)   # no matrix product: autocast would round it
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000b
 def _quarters(m:Tensor)->tuple[bool, int]:
@@ -39,7 +39,7 @@ def _move_grid(x:Tensor, m:Tensor)->Tensor:
     "Image moved by the matrix: exact where pixels land on pixels, bilinear otherwise."
     if bool(((m.abs() == 1) | (m == 0)).all() and (m.abs().sum(0) == 1).all()):
         mirror, turns = _quarters(m)
-        return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1))
+        return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1)).contiguous()
     return _interpolate(x, torch.linalg.inv(m))
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000d
@@ -47,12 +47,14 @@ def _interpolate(x:Tensor, inverse:Tensor)->Tensor:
     "Images `(b, c, h, w)` read at the points `inverse @ p`, bilinear, zeros outside; `inverse` is `(2, 2)` or one an image, `(b, 2, 2)`."
     if not x.is_floating_point(): raise ValueError(f'pixels between pixels need floating-point values, got {x.dtype}: convert with .float() first')
     rows, cols = x.shape[-2:]
-    px = torch.arange(cols, dtype=x.dtype, device=x.device) - (cols - 1)/2
-    py = (rows - 1)/2 - torch.arange(rows, dtype=x.dtype, device=x.device)
+    wide = torch.promote_types(x.dtype, torch.float32)   # in half precision coordinates miss their pixels
+    px = torch.arange(cols, dtype=wide, device=x.device) - (cols - 1)/2
+    py = (rows - 1)/2 - torch.arange(rows, dtype=wide, device=x.device)
     p = torch.stack([px.expand(rows, cols), py[:, None].expand(rows, cols)], -1)
-    source = torch.einsum('...ij,hwj->...hwi', inverse.to(x), p)
+    source = (inverse.to(x.device, wide)[..., None, None, :, :]*p[..., None, :]).sum(-1)   # no matrix product: autocast would round it
     grid = source*source.new_tensor([2/cols, -2/rows])   # to [-1, 1], y down, as grid_sample counts
-    return F.grid_sample(x, grid.expand(len(x), -1, -1, -1), align_corners=False)
+    with torch.autocast(x.device.type, enabled=False):
+        return F.grid_sample(x.to(wide), grid.expand(len(x), -1, -1, -1), align_corners=False).to(x.dtype)
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000f
 KINDS = {2: 'invariant', 3: 'vector on H', 4: 'image', 5: 'feature map'}
@@ -81,7 +83,7 @@ def rotate(
     "Images turned about their centre: exact for a plain multiple of 90° (height and width swap), otherwise bilinear in the same frame, zeros outside."
     if image.ndim != 4: raise ValueError(f'rotate turns images of shape (b, c, h, w), got {tuple(image.shape)}')
     if not isinstance(degrees, Tensor):
-        if degrees % 90 == 0: return torch.rot90(image, round(degrees/90), (-2, -1))
+        if degrees % 90 == 0: return torch.rot90(image, round(degrees/90), (-2, -1)).contiguous()
         degrees = torch.tensor(float(degrees), dtype=torch.float64)
     if degrees.shape not in ((), (len(image),)):
         raise ValueError(f'degrees must be one number or one an image, ({len(image)},), got shape {tuple(degrees.shape)}')
@@ -97,7 +99,8 @@ def disc(
     "Mask `(h, w)` of the pixels whose centres lie in the largest disc that fits into the image."
     y = torch.arange(rows) - (rows - 1)/2
     x = torch.arange(cols) - (cols - 1)/2
-    return x**2 + y[:, None]**2 <= (min(rows, cols)/2 - margin)**2
+    r = min(rows, cols)/2 - margin
+    return (x**2 + y[:, None]**2 <= r**2) & (r >= 0)
 
 # %% ../nbs/1_foundations/02_actions.ipynb #00000026
 def is_exact(
@@ -115,7 +118,7 @@ def reversed_axes(
     group:Group|str,
 )->tuple[bool, bool]:
     "Does some element of the group reverse (the rows, the columns) of the pixel grid?"
-    flip = torch.tensor([1., -1.], dtype=torch.float64)
+    flip = torch.tensor([1., -1.], dtype=torch.float64, device='cpu')
     m = flip[:, None]*get_group(group).matrices*flip   # in coordinates (column, row)
     columns, rows = (m < -1e-9).any(-1).any(0).tolist()
     return rows, columns

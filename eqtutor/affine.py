@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .actions import act
 from .attention import SqueezeExcitation, sasa_operator, window_mask, window_scores, window_sum
-from .convolution import GroupConv2d, check_input, check_positive, one_of
+from .convolution import GroupConv2d, _moved_index, _Tables, check_input, check_positive, one_of
 from .cost import CostRow, Shape, benchmark, cost_formula, cost_table, counted_on, peak_memory, training_step
 from .data import cifar10, digits, get_loader
 from .groups import Group, get_group
@@ -172,7 +172,7 @@ class AffineSelfConv2d(_General, _OnImages):
     "Affine self-convolution, image `(b, in_channels, h, w)` to `(b, out_channels, h, w)` (P2, Eqs 8–11)."
 
 # %% ../nbs/3_papers/22_affine.ipynb #0000002a
-class _FromEachPose(_ThreeUses):
+class _FromEachPose(_ThreeUses, _Tables):
     "What a target pose P changes: ψ and β are moved by P, the sources are read in the order R = Pq. A pose is a head."
     psi:nn.Parameter
     beta:nn.Parameter
@@ -183,9 +183,7 @@ class _FromEachPose(_ThreeUses):
         super().__init__()
         self.kernel_size, self.group, self.lifts = kernel_size, group, lifts
         if not group.is_grid: raise ValueError(f'{group.name} would turn windows between pixels: expected a subgroup of D4, such as p4 or p4m')
-        places = torch.arange(kernel_size**2, dtype=torch.float64).view(1, 1, kernel_size, kernel_size)
-        self.register_buffer('moved', torch.stack([act(group, h, places).flatten().long() for h in group.elements]), persistent=False)
-        self.register_buffer('sources', group.mul.T.contiguous(), persistent=False)
+    def _tables(self)->dict[str, Tensor]: return {'moved': _moved_index(self.group, self.kernel_size), 'sources': self.group.mul.T.contiguous()}
     def tables(self)->tuple[Tensor, Tensor]:
         psi = (self.psi[:, None] if self.lifts else self.psi).flatten(2).permute(2, 1, 0)[self.moved].permute(2, 0, 3, 1)   # (q, P, c, k²)
         beta = self.beta.flatten(1).T[self.moved].mT                                                                        # (P, c, k²)
@@ -211,6 +209,7 @@ class GroupAffineMap(_FromEachPose):
         self.heads, poses = heads, 1 if lifts else len(self.group)
         self.psi = nn.Parameter(torch.randn(channels, *(() if lifts else (poses,)), kernel_size, kernel_size))
         self.beta = nn.Parameter(torch.randn(channels, kernel_size, kernel_size))
+        self._make_tables()
         if one_of(start, 'normal', 'identity', 'template') == 'normal': return
         nn.init.zeros_(self.beta); nn.init.normal_(self.psi, std=poses**-.5)
         if start == 'identity': self.psi.data = torch.zeros_like(self.psi).index_fill_(1, torch.tensor([0]), 1.) if not lifts else torch.ones_like(self.psi)

@@ -8,7 +8,8 @@ __all__ = ['shifted', 'window_sum', 'window_scores', 'window_mask', 'SelfAttenti
            'SpatialAttention']
 
 # %% ../nbs/3_papers/20_attention.ipynb #00000003
-from functools import reduce
+from collections.abc import Callable
+from functools import reduce, wraps
 from typing import Any
 
 import torch
@@ -143,10 +144,21 @@ def window_mask(
 )->Tensor:           # bool `(k², h, w)`
     "True where the neighbour x+Δ of pixel x lies inside the image."
     _check_odd(kernel_size=kernel_size)
-    check_positive(height=height, width=width, dilation=dilation)
+    check_positive(dilation=dilation)
+    if height < 1 or width < 1: raise ValueError(f'a mask is of an image of at least 1×1 pixels, got {height}×{width}')   # sizes may be symbols, in torch.export
     return torch.stack(shifted(torch.ones(height, width, device=device), kernel_size, dilation)) > 0
 
 # %% ../nbs/3_papers/20_attention.ipynb #0000003b
+def _once_differentiable(backward:Callable)->Callable:
+    "For the backward pass of an `autograd.Function` that has first derivatives only: refuses create_graph=True."
+    @wraps(backward)
+    def checked(ctx, *grads):
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError('this layer has first derivatives only: create_graph=True (gradient penalties, Hessians) is not supported')
+        return backward(ctx, *grads)
+    return checked
+
+# %% ../nbs/3_papers/20_attention.ipynb #0000003e
 class _Maps(nn.Module):
     "The maps φ of an image `(b, c, h, w)`: queries, keys and values, `(b, heads, d, h, w)` each; the queries are scaled."
     def __init__(self, in_channels:int, out_channels:int, heads:int, scale:str, bias:bool):
@@ -162,7 +174,7 @@ class _Maps(nn.Module):
         q, k, v = (m.unflatten(1, (self.heads, self.width)) for m in maps)
         return q, k, v
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000003d
+# %% ../nbs/3_papers/20_attention.ipynb #00000040
 class _Offsets(nn.Module):
     "Scores q·ρ_Δ with the encodings of a window's offsets: `(b, heads, k², h, w)` from queries `(b, heads, d, h, w)`."
     def __init__(self, heads:int, width:int, kernel_size:int):
@@ -186,7 +198,7 @@ class _AllOffsets(nn.Module):
         entry = (down[:, None, :, None]*(2*w - 1) + right[:, None]).flatten(2).flatten(0, 1)     # `(source, target)`
         return (known.mT @ q.flatten(-2)).gather(2, entry.expand(*q.shape[:2], -1, -1)).unflatten(-1, (h, w))
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000003f
+# %% ../nbs/3_papers/20_attention.ipynb #00000042
 class _Attention2d(nn.Module):
     "What attention layers share: an image `(b, c, h, w)`, or a feature map of the trivial group `(b, c, 1, h, w)`, to the same with `out_channels`."
     in_channels:int; out_channels:int; window:int|None; encoding:str; boundary:str
@@ -213,7 +225,7 @@ class _Attention2d(nn.Module):
         return (f'{self.in_channels}, {self.out_channels}, window={self.window}, heads={self.heads}, encoding={self.encoding!r}'
                 + ('' if self.window is None else f', boundary={self.boundary!r}'))
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000040
+# %% ../nbs/3_papers/20_attention.ipynb #00000043
 def _everywhere(q:Tensor, k:Tensor, v:Tensor, relative:nn.Module|None)->Tensor:
     "Global attention: every pixel a token, through torch's fused kernel."
     bias = None if relative is None else relative(q).flatten(-2).mT                  # `(b, heads, target, source)`
@@ -231,7 +243,7 @@ def _as_image(x:Tensor, channels:int, name:str)->Tensor:
     check_input(x, channels, get_group('Z2') if x.ndim == 5 else None, name)
     return x[:, :, 0] if x.ndim == 5 else x
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000041
+# %% ../nbs/3_papers/20_attention.ipynb #00000044
 class SelfAttention2d(_Attention2d):
     "Multi-head self-attention `(b, in_channels, h, w)` to `(b, out_channels, h, w)`, over all pixels or a window around each (P3, Eqs 8–11)."
     def __init__(self,
@@ -257,14 +269,14 @@ class SelfAttention2d(_Attention2d):
         if encoding == 'relative':
             self.relative = _Offsets(heads, self.maps.width, window) if window else _AllOffsets(heads, self.maps.width, _pixels(size, encoding))
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000042
+# %% ../nbs/3_papers/20_attention.ipynb #00000045
 def _pixels(size:tuple[int, int]|None, encoding:str)->tuple[int, int]:
     if not isinstance(size, (tuple, list)) or len(size) != 2:
         raise ValueError(f'the {encoding} encoding is a table of places: expected size=(height, width) of the images, got {size!r}')
     check_positive(height=size[0], width=size[1])
     return size[0], size[1]
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000058
+# %% ../nbs/3_papers/20_attention.ipynb #0000005b
 class _RowsAndColumns(nn.Module):
     "Scores with factorised encodings: half of a head's channels know the row of the offset, half its column."
     def __init__(self, heads:int, width:int, kernel_size:int):
@@ -277,7 +289,7 @@ class _RowsAndColumns(nn.Module):
         by_row, by_column = (table.mT @ half.flatten(-2) for table, half in zip((self.rows, self.columns), q.chunk(2, 2)))
         return (by_row[:, :, :, None] + by_column[:, :, None]).flatten(2, 3).unflatten(-1, q.shape[-2:])
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000005a
+# %% ../nbs/3_papers/20_attention.ipynb #0000005d
 class StandAloneSelfAttention2d(_Attention2d):
     "SASA, local self-attention with factorised relative encodings, `(b, in_channels, h, w)` to `(b, out_channels, h, w)` (Ramachandran et al. 2019; P2 §4)."
     encoding, absolute = 'relative', None
@@ -299,7 +311,7 @@ class StandAloneSelfAttention2d(_Attention2d):
         self.in_channels, self.out_channels, self.window, self.group = in_channels, out_channels, kernel_size, get_group('Z2')
         self.boundary = one_of(boundary, 'mask', 'zero')
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000005c
+# %% ../nbs/3_papers/20_attention.ipynb #0000005f
 def sasa_operator(
     in_channels:int,
     out_channels:int,
@@ -316,7 +328,7 @@ def sasa_operator(
     if padding != 'same': raise ValueError(f"SASA keeps the size of the image: expected padding='same', got {padding!r}")
     return StandAloneSelfAttention2d(in_channels, out_channels, window or kernel_size, out_bias=bias, **kwargs)
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000068
+# %% ../nbs/3_papers/20_attention.ipynb #0000006b
 @cost_formula(SelfAttention2d, StandAloneSelfAttention2d)
 def attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Four pointwise maps; each source compared and summed; each encoded offset compared."
@@ -335,7 +347,7 @@ def _encoded(layer:Any, h:int, w:int)->tuple[int, int]:
     top, left = layer.relative.size
     return layer.out_channels*(2*top - 1)*(2*left - 1), (2*h - 1)*(2*w - 1)
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000069
+# %% ../nbs/3_papers/20_attention.ipynb #0000006c
 @counted_on(SelfAttention2d, StandAloneSelfAttention2d)
 def attention_twin(layer:Any, x:Tensor)->Tensor:
     "The same map from matrix products, the neighbours listed by `F.unfold`, for the counter to see."
@@ -347,7 +359,7 @@ def attention_twin(layer:Any, x:Tensor)->Tensor:
     y = layer.out(y.reshape(len(v), -1, *v.shape[-2:]))
     return y[:, :, None] if x.ndim == 5 else y
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000070
+# %% ../nbs/3_papers/20_attention.ipynb #00000073
 class _Gate(nn.Module):
     "A factor between 0 and 1 for each entry of a feature map on G `(b, c, |H|, h, w)`; images `(b, c, h, w)` where the group is trivial."
     def __init__(self, channels:int, group:Group|str):
@@ -363,7 +375,7 @@ class _Gate(nn.Module):
     def forward(self, f:Tensor)->Tensor: return f*self.attention(f)
     def extra_repr(self)->str: return f'{self.channels}, group={self.group.name}'
 
-# %% ../nbs/3_papers/20_attention.ipynb #00000072
+# %% ../nbs/3_papers/20_attention.ipynb #00000075
 class SqueezeExcitation(_Gate):
     "Squeeze-and-excitation of a feature map on G `(b, c, |H|, h, w)`: each channel times a factor from all channels' means over G (P2, Eqs 15–16)."
     def __init__(self,
@@ -377,7 +389,7 @@ class SqueezeExcitation(_Gate):
         self.squeeze, self.excite = nn.Linear(channels, hidden), nn.Linear(hidden, channels)
     def scores(self, f:Tensor)->Tensor: return self.excite(F.relu(self.squeeze(f.mean((2, 3, 4)))))[..., None, None, None]
 
-# %% ../nbs/3_papers/20_attention.ipynb #0000007b
+# %% ../nbs/3_papers/20_attention.ipynb #0000007e
 class ChannelAttention(_Gate):
     "Each channel and pose of a feature map `(b, c, |H|, h, w)` times a factor from all means and maxima over space (CBAM; P1 §2.3.1)."
     def __init__(self,
@@ -392,7 +404,7 @@ class ChannelAttention(_Gate):
         self.squeeze, self.excite = GroupConv2d(channels, hidden, 1, group, bias=bias), GroupConv2d(hidden, channels, 1, group, bias=bias)
     def scores(self, f:Tensor)->Tensor:
         statistics = torch.cat([f.mean((-2, -1), keepdim=True), f.amax((-2, -1), keepdim=True)])   # one batch, one call
-        return torch.stack(self.excite(F.relu(self.squeeze(statistics))).chunk(2)).sum(0)
+        return self.excite(F.relu(self.squeeze(statistics))).unflatten(0, (2, -1)).sum(0)
 
 class SpatialAttention(_Gate):
     "Each place and pose of a feature map `(b, c, |H|, h, w)` times a factor from the channels' mean and maximum around it (CBAM; P1 §2.3.1)."

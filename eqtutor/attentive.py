@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from .convolution import GroupConv2d, LiftingConv2d, _EquivariantConv2d, check_input, check_positive, one_of, same_padding
+from .attention import _once_differentiable
+from .convolution import GroupConv2d, LiftingConv2d, _EquivariantConv2d, _Tables, check_input, check_positive, one_of, same_padding
 from .cost import CostRow, Shape, benchmark, cost_formula, cost_table, count_parameters, layer_costs, peak_memory, training_step
 from .groups import Group, get_group
 from .layers import GroupBatchNorm2d
@@ -96,7 +96,7 @@ class _PatchesAt(torch.autograd.Function):
         ctx.about = x.shape, window, width
         return x.flatten(-2).gather(-1, (index := _index(window, place, x.shape[-1], width)).flatten(-2)).view(index.shape)
     @staticmethod
-    @once_differentiable
+    @_once_differentiable
     def backward(ctx, g):
         shape, window, width = ctx.about
         index = _index(window, ctx.saved_tensors[0], shape[-1], width).flatten(-2)
@@ -105,7 +105,7 @@ class _PatchesAt(torch.autograd.Function):
 # %% ../nbs/3_papers/21_attentive.ipynb #00000018
 def _tags(w:Tensor)->Tensor:
     "A number from 1 for each input channel."
-    return torch.arange(1, w.shape[2] + 1, dtype=w.dtype, device=w.device).view(-1, 1, 1)
+    return torch.arange(1, w.shape[2] + 1, dtype=torch.promote_types(w.dtype, torch.float32), device=w.device).view(-1, 1, 1)   # bfloat16 counts to 256
 
 def _small(channels:int)->torch.dtype: return torch.uint8 if channels < 256 else torch.int16   # of a channel's number
 
@@ -128,7 +128,8 @@ def _sum_and_max(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor, Tenso
         for r in rows:
             z = w[s][..., r, :] @ u                                        # b, |H|, in, out·|H|, places
             total[s][:, :, r], top[s][:, :, r] = z.sum(2), (best := z.amax(2))
-            winner[s][:, :, r] = torch.eq(z, best[:, :, None], out=z).mul_(tags).amax(2)
+            won = torch.eq(z, best[:, :, None], out=z)
+            winner[s][:, :, r] = (won.mul_(tags) if won.dtype == tags.dtype else won*tags).amax(2)
     return total, top, winner
 
 def _sum_and_max_backward(w:Tensor, x:Tensor, winner:Tensor, gsum:Tensor, gmax:Tensor, window:Window)->tuple[Tensor, Tensor]:
@@ -139,7 +140,7 @@ def _sum_and_max_backward(w:Tensor, x:Tensor, winner:Tensor, gsum:Tensor, gmax:T
         gu = torch.zeros_like(u := window.unfold(x[s]))
         for r in rows:
             won, one, both = (t[s][:, :, None, r] for t in (winner, gmax, gsum))
-            g = torch.eq(won.to(w.dtype), tags, out=w.new_empty(0))        # 1 where this channel has the maximum
+            g = torch.eq(won.to(tags.dtype), tags, out=w.new_empty(0))        # 1 where this channel has the maximum
             torch.addcmul(both, g, one, out=g)
             gw[s][..., r, :] = g @ u.mT
             gu += w[s][..., r, :].mT @ g
@@ -156,15 +157,15 @@ class _SumAndMax(torch.autograd.Function):
         ctx.window = window
         return total, top
     @staticmethod
-    @once_differentiable
+    @_once_differentiable
     def backward(ctx, gsum, gmax): return *_sum_and_max_backward(*ctx.saved_tensors, gsum, gmax, ctx.window), None
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000022
+# %% ../nbs/3_papers/21_attentive.ipynb #00000023
 @torch.library.custom_op('eqtutor::pair_peaks', mutates_args=())
 def _peaks_op(psi:Tensor, x:Tensor, window:Sequence[int])->Tensor: return _peaks(psi, x, Window(*window))
 
 @_peaks_op.register_fake
-def _(psi, x, window): return psi.new_empty(len(x), *psi.shape[:3], dtype=torch.int32)
+def _(psi, x, window): return psi.new_empty(x.shape[0], *psi.shape[:3], dtype=torch.int32)   # not len(x): a compiler would take it for a constant
 
 @torch.library.custom_op('eqtutor::pair_sum_and_max', mutates_args=())
 def _sum_and_max_op(w:Tensor, x:Tensor, window:Sequence[int])->tuple[Tensor, Tensor, Tensor]: return _sum_and_max(w, x, Window(*window))
@@ -188,14 +189,14 @@ def _keep(ctx, inputs, output):
 
 _sum_and_max_op.register_autograd(lambda ctx, gsum, gmax, _: (*_sum_and_max_backward_op(*ctx.saved_tensors, gsum, gmax, ctx.window), None), setup_context=_keep)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000023
+# %% ../nbs/3_papers/21_attentive.ipynb #00000024
 def _planes_of_sums(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor]:
     "Σ and max over the input channels of the products of filters `(b, |H|, in, out·|H|, k²)`, `(b, |H|·out·|H|, h, w)` each."
     total, top = _sum_and_max_op(w, x, window)[:2] if torch.compiler.is_compiling() else _SumAndMax.apply(w, x, window)
     size = window.places(x)
     return total.unflatten(-1, size).flatten(1, 2), top.unflatten(-1, size).flatten(1, 2)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000025
+# %% ../nbs/3_papers/21_attentive.ipynb #00000026
 def _phases(x:Tensor, d:int)->Tensor:
     "`(b, n, h, w)` to `(b·d², n, ⌈h/d⌉, ⌈w/d⌉)`: every d-th row and column, from each of the d² starts."
     if d == 1: return x
@@ -206,7 +207,7 @@ def _join_phases(x:Tensor, d:int, h:int, w:int)->Tensor:
     "The inverse of `_phases`, for planes `h`×`w`."
     return x if d == 1 else x.unflatten(0, (-1, d, d)).permute(0, 3, 4, 1, 5, 2).flatten(4, 5).flatten(2, 3)[..., :h, :w]
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000026
+# %% ../nbs/3_papers/21_attentive.ipynb #00000027
 def _each(x:Tensor, w:Tensor)->Tensor:
     "Every plane `(b, n, h, w)` with a filter of its own `(n, k, k)`, same size."
     return F.conv2d(x, w[:, None], padding=w.shape[-1]//2, groups=len(w))
@@ -219,7 +220,7 @@ class _FilterEach(torch.autograd.Function):
         ctx.d = d
         return _join_phases(_each(_phases(x, d), w), d, *x.shape[-2:])
     @staticmethod
-    @once_differentiable
+    @_once_differentiable
     def backward(ctx, g):
         (x, w), size, d = ctx.saved_tensors, g.shape[-2:], ctx.d
         x, g, k = _phases(x, d), _phases(g, d), w.shape[-1]
@@ -236,10 +237,10 @@ def _filter_each(x:Tensor, w:Tensor, d:int)->Tensor:
     cut = max(0, k//2 + 1 + -max(x.shape[-2:])//d)
     return _FilterEach.apply(x, w[:, cut:k - cut, cut:k - cut], d)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000029
-class PairMLP(nn.Module):
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002a
+class PairMLP(_Tables):
     "Channel attention α^C, `(b, |H|, in, out·|H|)`, of the statistics of all pairs (filter in pose h, input in pose h̃) (P1, Eq. 17)."
-    relative:Tensor|None
+    relative:Tensor|None=None   # h⁻¹h̃
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -249,10 +250,11 @@ class PairMLP(nn.Module):
     ):
         super().__init__()
         check_positive(hidden=hidden)
-        self.order, poses = len(group), () if lifts else (len(group),)
+        self._group, self._lifts, self.order, poses = group, lifts, len(group), () if lifts else (len(group),)
         self.squeeze = nn.Parameter(torch.randn(out_channels, hidden, in_channels, *poses)*(2/in_channels)**.5)
         self.excite = nn.Parameter(torch.randn(out_channels, in_channels, hidden, *poses)*(2/hidden)**.5)
-        self.register_buffer('relative', None if lifts else group.relative.clone(), persistent=False)
+        self._make_tables()
+    def _tables(self)->dict[str, Tensor]: return {} if self._lifts else {'relative': self._group.relative}
     def moved(self, w:Tensor, o:slice)->Tensor:
         "The matrices W(h⁻¹h̃) of some filters, `(|H|, |H| or 1, out, rows, columns)`."
         if self.relative is None: return w[o].expand(self.order, 1, -1, -1, -1)
@@ -266,7 +268,7 @@ class PairMLP(nn.Module):
         s = self.moved(self.excite, o) @ (self.moved(self.squeeze, o) @ s).relu()
         return s.unflatten(-1, (2, -1)).sum(-2).sigmoid().permute(4, 1, 3, 2, 0).flatten(3)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002b
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002c
 class PairAttention(nn.Module):
     "The residual branch of full attention: α^C and α^X of the products f̃ of a bank of filters with planes, and Σ α^X α^C f̃ (P1, Eqs 16–19)."
     def __init__(self,
@@ -287,7 +289,7 @@ class PairAttention(nn.Module):
         self.spatial = None if attend == 'channel' else (LiftingConv2d if lifts else GroupConv2d)(2, out_channels, kernel_size, group, bias=False)
     def weights(self, psi:Tensor, x:Tensor, means:Tensor|None, place:Tensor|None, o:slice)->Tensor:
         "α^C of some output channels, `(b, |H|, in, out·|H|)`; ones where there is none."
-        if self.channel is None or means is None: return psi.new_ones(()).expand(len(x), *psi.shape[:3])
+        if self.channel is None or means is None: return psi.new_ones(()).expand(x.shape[0], *psi.shape[:3])
         mean = (means[..., None, :] @ psi.mT).squeeze(-2)
         at = _PatchesAt.apply(self.window.pad(x), place, self.window, self.window.places(x)[1])
         return self.channel(mean, torch.einsum('bqink,qink->bqin', at, psi), o)
@@ -295,7 +297,7 @@ class PairAttention(nn.Module):
         "α^X of some output channels from Σ and max over the input channels, `(b, |H|·out·|H|, h, w)`."
         return (_filter_each(total, bank[0], self.dilation) + _filter_each(top, bank[1], self.dilation)).sigmoid()
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002c
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002d
 def _planes(bank:Any, order:int)->Tensor:
     "The filters of a lifting or group convolution as `(|H| or 1, in, out, |H|, k, k)`."
     return bank.filters().unflatten(0, (-1, order)).unflatten(2, (bank.in_channels, bank.in_poses)).permute(3, 2, 0, 1, 4, 5)
@@ -313,7 +315,7 @@ def _removed(branch:PairAttention, psi:Tensor, bank:Tensor|None, x:Tensor, means
     spatial = branch.places(total, top, bank[:, :, o].transpose(0, 1).flatten(1, 3)*scale)
     return (spatial*total).view(b, q, n, h, w).sum(1), alpha, spatial.view(b, q, n, h, w)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000002e
+# %% ../nbs/3_papers/21_attentive.ipynb #0000002f
 class InputAttention(nn.Module):
     "The attended input α⁺f, α⁺ = 1 − α^X α^C, of a feature map on G `(b, c, |H|, h, w)` or an image `(b, c, h, w)` (P1, Eq. 20)."
     def __init__(self,
@@ -333,7 +335,7 @@ class InputAttention(nn.Module):
         "α^C, one number a channel (and pose), `(b, c, |H|, 1, 1)`: an MLP, or two 1×1 group convolutions, of mean and maximum over x."
         w1, w2 = (w.weight if isinstance(w, nn.Linear) else w.filters().flatten(1) for w in (self.squeeze, self.excite))
         planes = f.flatten(1, -3).flatten(2)
-        mean, top = F.linear(F.linear(torch.cat([planes.mean(-1), planes.max(-1)[0]]), w1).relu(), w2).chunk(2)
+        mean, top = F.linear(F.linear(torch.cat([planes.mean(-1), planes.max(-1)[0]]), w1).relu(), w2).unflatten(0, (2, -1))
         return (mean + top).sigmoid().view(*f.shape[:-2], 1, 1)
     def places(self, z:Tensor)->Tensor:
         "α^X, one number a place (and pose), `(b, 1, |H|, h, w)`, of mean and maximum over the channels of z = α^C f."
@@ -345,7 +347,7 @@ class InputAttention(nn.Module):
     def forward(self, f:Tensor)->Tensor:
         return torch.addcmul(f, self.places(z := self.channel(f)*f), z, value=-1)   # f − α^X α^C f
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000030
+# %% ../nbs/3_papers/21_attentive.ipynb #00000031
 class RotationAttention(nn.Module):
     "The input weighed pose by pose at each place by σ of one 1×1 group convolution: co-attention, α_RH (Romero & Hoogendoorn 2020)."
     def __init__(self,
@@ -361,7 +363,7 @@ class RotationAttention(nn.Module):
         return (s if s.ndim == f.ndim else s.amax(2)).sigmoid()
     def forward(self, f:Tensor)->Tensor: return self.attention(f)*f
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000032
+# %% ../nbs/3_papers/21_attentive.ipynb #00000033
 class _WithBranch(_EquivariantConv2d):
     "A convolution and the branch that computes its attention."
     def __init__(self,
@@ -393,7 +395,7 @@ class _WithBranch(_EquivariantConv2d):
             window = Window(kernel_size, dilation, self.padding, stride)
             self.branch = PairAttention(in_channels, out_channels, window, self.group, self.lifts, attend, **sizes)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000033
+# %% ../nbs/3_papers/21_attentive.ipynb #00000034
 class _Attentive(_WithBranch):
     "What the attentive lifting and group convolution share."
     def forward(self, x:Tensor)->Tensor:
@@ -402,6 +404,7 @@ class _Attentive(_WithBranch):
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.weight.dtype)
             y = super().forward(x)
+            if not torch.compiler.is_compiling() and not len(x): return y
             return y - torch.cat([removed for removed, *_ in self._parts(x, self.chunk_for(x))], 1).view_as(y)
     def chunk_for(self, x:Tensor)->int|None:
         "Output channels at a time for this input; None where all are kept."
@@ -422,7 +425,7 @@ class _Attentive(_WithBranch):
             inputs = branch, psi, bank, x, means, place, o
             yield checkpoint(_removed, *inputs, use_reentrant=False, preserve_rng_state=False) if chunk else _removed(*inputs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000034
+# %% ../nbs/3_papers/21_attentive.ipynb #00000035
 class _Attends(_Attentive):
     "The attention of either, to look at."
     @torch.no_grad()
@@ -447,7 +450,7 @@ class _Attends(_Attentive):
         return 1 - product.expand(*product.shape[:-2], *self.branch.window.places(x))
     def extra_repr(self)->str: return f'{super().extra_repr()}, attend={self.attend}, chunk={self.chunk}'
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000035
+# %% ../nbs/3_papers/21_attentive.ipynb #00000036
 class AttentiveLiftingConv2d(_Attends):
     "Attentive lifting convolution, image `(b, c, h, w)` to `(b, out_channels, |H|, h, w)`: y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19)."
     lifts = True
@@ -455,7 +458,7 @@ class AttentiveLiftingConv2d(_Attends):
 class AttentiveGroupConv2d(_Attends):
     "Attentive group convolution `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`: y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19)."
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000004f
+# %% ../nbs/3_papers/21_attentive.ipynb #00000050
 @cost_formula(AttentiveLiftingConv2d, AttentiveGroupConv2d)
 def attentive_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Attentive layers: the convolution P; twice P more for the products' maxima (once without the channel factor), their statistics, and (17) and (18)."
@@ -473,7 +476,7 @@ def attentive_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     if branch.spatial is not None: p += 2*b*n*q*branch.spatial.kernel_size**2*y[-2]*y[-1]
     return parameters, p
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000052
+# %% ../nbs/3_papers/21_attentive.ipynb #00000053
 def alpha_cnn(
     attend:str='full',      # the variant: 'full' α, 'channel' α_CH, 'spatial' α_SP, 'input' α_F, 'rotation' α_RH
     chunk:int|str|None='auto', # as for `AttentiveGroupConv2d`
@@ -494,7 +497,7 @@ def alpha_all_cnn(
     return AllCNN(group, widths, lifting=partial(AttentiveLiftingConv2d, attend=attend, reduction=16, chunk=chunk),
                   conv=partial(AttentiveGroupConv2d, attend=attend, reduction=16, chunk=chunk), **kwargs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000053
+# %% ../nbs/3_papers/21_attentive.ipynb #00000054
 def alpha_resnet44(
     group:Group|str='p4m',
     widths:Sequence[int]=(11, 23, 45), # p4m; p4 (16, 32, 64)
@@ -518,7 +521,7 @@ def alpha_densenet(
         return AttentiveGroupConv2d(channels, out, kernel_size, group, attend='input', hidden=hidden, **sizes, **kw)
     return DenseNet(group, growth, lifting=partial(AttentiveLiftingConv2d, attend='input', reduction=16, attention_dilation=4), conv=conv, **kwargs)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #00000054
+# %% ../nbs/3_papers/21_attentive.ipynb #00000055
 register_model('alpha-p4-cnn', partial(alpha_cnn, 'full'), 'rot-MNIST', '73.13K', 73_130, 'P1 Table 1')
 register_model('alpha-CH-p4-cnn', partial(alpha_cnn, 'channel'), 'rot-MNIST', '48.63K', 48_630, 'P1 Table 1')
 register_model('alpha-SP-p4-cnn', partial(alpha_cnn, 'spatial'), 'rot-MNIST', '49.11K', 49_110, 'P1 Table 1')
@@ -530,7 +533,7 @@ register_model('alpha-F-p4m-resnet44', partial(alpha_resnet44, 'p4m', (11, 23, 4
 register_model('alpha-F-p4-densenet', partial(alpha_densenet, 'p4', 13), 'PCam', '140.45K', 140_453, 'P1 Table 3')
 register_model('alpha-F-p4m-densenet', partial(alpha_densenet, 'p4m', 9), 'PCam', '141.22K', 141_221, 'P1 Table 3')
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000005a
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005b
 @contextmanager
 def _returned_memory()->Iterator[None]:
     "Inside, processes that are started give freed blocks back at once (glibc), so that resident memory follows what is in use."
@@ -559,7 +562,7 @@ def step_memory(
     "Peak bytes in use during a training step, over the built network that has done one before; in a fresh process on the CPU."
     with _returned_memory(): return peak_memory(partial(after_a_step, make, (first or shape[0], *shape[1:])), shape, timeout=3600)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000005b
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005c
 BENCH:dict[str, Callable[[], nn.Module]] = {
     'p4-CNN': p4_cnn, 'α_RH-p4-CNN': partial(alpha_cnn, 'rotation'), 'α_F-p4-CNN': partial(alpha_cnn, 'input'), 'α_CH-p4-CNN': partial(alpha_cnn, 'channel'),
     'α_SP-p4-CNN': partial(alpha_cnn, 'spatial'), 'α-p4-CNN': alpha_cnn, 'α-p4-CNN, all kept': partial(alpha_cnn, chunk=None),
@@ -574,7 +577,7 @@ def bench_digits(
     with _returned_memory(): rows = cost_table(ready, shape, ready['p4-CNN'], time=True, memory=True)
     return rows + (cost_table({'α-p4-CNN': ready['α-p4-CNN, all kept']}, shape, ready['p4-CNN'], time=True, compiled=True)[1:] if compiled else [])
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000005c
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005d
 def bench_all_cnn(
     batches:Sequence[int]=(1, 2, 4, 8),
 )->list[CostRow]:
@@ -584,7 +587,7 @@ def bench_all_cnn(
     row = partial(CostRow, parameters=count_parameters(net), macs=sum(r.macs for r in costs))
     return [row(f'α-p4-All-CNN-C, batch {b}', memory=step_memory(make, (b, 3, 32, 32), first=1)) for b in batches]
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000005d
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005e
 def second_layer(
     attend:str|None='full',    # None: the plain convolution
     chunk:int|str|None='auto',
@@ -598,7 +601,7 @@ def bench_layer()->list[CostRow]:
     parts = {'convolution': None, 'α_F': 'input', 'α_CH': 'channel', 'α_SP': 'spatial', 'α': 'full'}
     return cost_table({n: partial(second_layer, a, None) for n, a in parts.items()}, (16, 10, 4, 26, 26), p4_cnn, (16, 1, 28, 28), time=True)
 
-# %% ../nbs/3_papers/21_attentive.ipynb #0000005e
+# %% ../nbs/3_papers/21_attentive.ipynb #0000005f
 @benchmark('attentive')
 def measure_attentive()->list[tuple[str, list[CostRow]]]:
     "The attention variants against the p4-CNN, and the memory of the network that P1 could not run."

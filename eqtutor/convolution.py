@@ -62,7 +62,19 @@ def _bank_table(group:Group, size:int, lifts:bool, projects:bool)->Tensor:
     return (((turn*poses + pose)*size**2)[..., None] + torch.arange(size**2)).flatten()
 
 # %% ../nbs/1_foundations/05_convolution.ipynb #0000001a
-class _FilterBank(nn.Module):
+class _Tables(nn.Module):
+    "Tables of indices that move with the module. No buffers: an average of buffers (EMA) truncates whole numbers, and `to_empty` forgets them."
+    def _tables(self)->dict[str, Tensor]: raise NotImplementedError
+    def _make_tables(self)->None:
+        with torch.inference_mode(False), torch.device('cpu'): tables = self._tables()
+        for name, t in tables.items(): setattr(self, name, t.to(next(self.parameters()).device))
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self._make_tables()
+        return self
+
+# %% ../nbs/1_foundations/05_convolution.ipynb #0000001b
+class _FilterBank(_Tables):
     "Filters W and their expansion to the bank of one `conv2d`."
     lifts, projects = False, False   # does the input, does the output, lack the group axis?
     table:Tensor                     # where each entry of the bank comes from
@@ -75,9 +87,10 @@ class _FilterBank(nn.Module):
         self.in_poses, self.out_poses = (1 if self.lifts else n), (1 if self.projects else n)
         poses = () if self.lifts or self.projects else (n,)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *poses, kernel_size, kernel_size))
-        self.register_buffer('table', _bank_table(self.group, kernel_size, self.lifts, self.projects), persistent=False)
-        self.register_buffer('moved', None if self.group.is_grid else _moved_weights(self.group, kernel_size).to(self.weight), persistent=False)
-        energy = kernel_size**2 if self.moved is None else self.moved.pow(2).sum().item()/n
+        with torch.inference_mode(False), torch.device('cpu'): moved = None if self.group.is_grid else _moved_weights(self.group, kernel_size)
+        self.register_buffer('moved', None if moved is None else moved.to(self.weight), persistent=False)
+        self._make_tables()
+        energy = kernel_size**2 if moved is None else moved.pow(2).sum().item()/n
         nn.init.normal_(self.weight, std=(2/(in_channels*self.in_poses*energy))**.5)
     def filters(self)->Tensor:
         "The expanded bank `(out_channels·|H|, in_channels·|H|, k, k)`, the group axis absent where the layer lifts or projects."
@@ -86,12 +99,11 @@ class _FilterBank(nn.Module):
         if self.moved is not None: w = torch.einsum('hpr,sro->hspo', self.moved, w.view(-1, k*k, o*i)).flatten(0, 2)   # all turned copies
         return w[self.table].view(h, q, k, k, o, i).permute(4, 0, 5, 1, 2, 3).reshape(o*h, i*q, k, k)
 
-    def _apply(self, fn, recurse=True):
-        super()._apply(fn, recurse)
+    def _tables(self)->dict[str, Tensor]:
         if self.moved is not None: self.moved = _moved_weights(self.group, self.kernel_size).to(self.weight)   # not the rounding of an earlier dtype
-        return self
+        return {'table': _bank_table(self.group, self.kernel_size, self.lifts, self.projects)}
 
-# %% ../nbs/1_foundations/05_convolution.ipynb #0000001c
+# %% ../nbs/1_foundations/05_convolution.ipynb #0000001d
 class _EquivariantConv2d(_FilterBank):
     "What lifting, group convolution and projection share."
     def __init__(self,
@@ -120,7 +132,7 @@ class _EquivariantConv2d(_FilterBank):
         return (f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, group={self.group.name}, stride={self.stride}, '
                 f'padding={self.padding}, dilation={self.dilation}, bias={self.bias is not None}')
 
-# %% ../nbs/1_foundations/05_convolution.ipynb #0000001e
+# %% ../nbs/1_foundations/05_convolution.ipynb #0000001f
 def check_input(
     x:Tensor,
     channels:int,       # expected on axis 1
@@ -136,7 +148,7 @@ def check_input(
     if group is None and x.ndim == 5: hint = ' This looks like a feature map on G: use GroupConv2d, or project it first.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
 
-# %% ../nbs/1_foundations/05_convolution.ipynb #0000001f
+# %% ../nbs/1_foundations/05_convolution.ipynb #00000020
 class LiftingConv2d(_EquivariantConv2d):
     "Lifting convolution, image `(b, c, h, w)` to feature map on G `(b, out_channels, |H|, h, w)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i])."
     lifts = True

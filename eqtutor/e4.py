@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import shifted, window_sum
-from .convolution import GroupConv2d, LiftingConv2d, _moved_index, check_input, check_positive, one_of
+from .convolution import GroupConv2d, LiftingConv2d, _moved_index, _Tables, check_input, check_positive, one_of
 from .cost import CostRow, Shape, benchmark, cost_formula, cost_table, counted_on
 from .groups import Group, get_group
 from .layers import GroupBatchNorm2d, GroupLayerNorm2d, SpatialPool2d
@@ -41,7 +41,7 @@ def _norm(name:str, channels:int, group:Group)->nn.Module:
     return nn.Identity() if name == 'none' else PerElementNorm(channels, group)
 
 # %% ../nbs/3_papers/24_e4.ipynb #00000023
-class KernelGenerator(nn.Module):
+class KernelGenerator(_Tables):
     "Feature map on G `(b, c, |H|, h, w)` to the kernels written at each place, `(b, slices, k², |H|, h, w)`: entry Δ is for what lies at x + Δ."
     moved:Tensor   # `(|H|, k²)`, the rows of W₂ as 𝓛_h moves them
     def __init__(self,
@@ -62,14 +62,16 @@ class KernelGenerator(nn.Module):
         self.norm, self.relu = _norm(norm, hidden, self.group), nn.ReLU()
         self.weight = nn.Parameter(torch.randn(kernel_size**2, slices, hidden)*(2/hidden)**.5/kernel_size)   # k² factors of variance 1/k²: the sum keeps its size
         self.bias = nn.Parameter(torch.zeros(kernel_size**2, slices)) if bias else None
-        self.register_buffer('moved', _moved_index(self.group, kernel_size), persistent=False)
+        self.kernel_size = kernel_size
+        self._make_tables()
+    def _tables(self)->dict[str, Tensor]: return {'moved': _moved_index(self.group, self.kernel_size)}
     def forward(self, f:Tensor)->Tensor:
         check_input(f, self.in_channels, self.group, type(self).__name__)
         z = self.relu(self.norm(_at_each_pixel(self.squeeze, f)))
         b, n, (k2, slices, m) = f.shape[0], len(self.group), self.weight.shape
         W2 = self.weight[self.moved].transpose(1, 2).reshape(n, -1, m).repeat(b, 1, 1)             # 𝓛_h moves the rows of W₂
         B2 = W2.new_zeros(1, 1, 1) if self.bias is None else self.bias[self.moved].transpose(1, 2).reshape(n, -1, 1).repeat(b, 1, 1)
-        written = torch.baddbmm(B2, W2, z.transpose(1, 2).reshape(b*n, m, -1))                    # one product for each image and pose
+        written = torch.baddbmm(B2, W2, z.transpose(1, 2).flatten(0, 1).flatten(2))                    # one product for each image and pose
         return written.view(b, n, slices, k2, *f.shape[-2:]).permute(0, 2, 3, 1, 4, 5)
 
 # %% ../nbs/3_papers/24_e4.ipynb #00000024
@@ -132,7 +134,7 @@ class E4Conv2d(nn.Module):
         return y if self.bias is None else y + self.bias[:, None, None, None]
     def extra_repr(self)->str: return f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, group={self.group.name}, slices={self.slices}, concat={self.concat!r}, dilation={self.dilation}'
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000038
+# %% ../nbs/3_papers/24_e4.ipynb #00000039
 @cost_formula(E4Conv2d)
 def e4_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "The encoder, the kernel generator and the window sum (P4 §4.2), with norm and biases."
@@ -150,7 +152,7 @@ def e4_twin(layer:Any, f:Tensor)->Tensor:
     y = torch.einsum('bsdhij,bsdchij->bschij', layer.kernels(f), values).flatten(1, 2)
     return y if layer.bias is None else y + layer.bias[:, None, None, None]
 
-# %% ../nbs/3_papers/24_e4.ipynb #0000003d
+# %% ../nbs/3_papers/24_e4.ipynb #0000003e
 class E4Net(nn.Module):
     "E4-Net (P4, Table 1), digits `(b, in_channels, h, w)` to scores `(b, classes)`; sides divisible by 4."
     def __init__(self,
@@ -175,7 +177,7 @@ class E4Net(nn.Module):
         if x.ndim != 4 or min(x.shape[-2:]) < 4: raise ValueError(f'E4Net expected images (b, c, h, w) of at least 4×4 pixels, got {tuple(x.shape)}')
         return self.head(self.layers(x).amax((2, 3, 4)))   # over H and space
 
-# %% ../nbs/3_papers/24_e4.ipynb #0000003e
+# %% ../nbs/3_papers/24_e4.ipynb #0000003f
 def e4_net(
     **kwargs, # as for `E4Net`
 )->E4Net:
@@ -202,7 +204,7 @@ def e4_resnet18(
     "p4- and p4m-E⁴R18 (P4, Table 4): ResNet18 whose second 3×3 of each block is an E4 layer."
     return resnet18(group, widths, operator=partial(_residual_e4, norm=norm), **kwargs)
 
-# %% ../nbs/3_papers/24_e4.ipynb #0000003f
+# %% ../nbs/3_papers/24_e4.ipynb #00000040
 register_model('p4-e4-net', e4_net, 'rot-MNIST', '18.8K', 18_694, 'P4 Table 1')
 register_model('p4-e4-net-large', e4_net_large, 'rot-MNIST', '41.1K', 45_514, 'P4 Table 1')
 register_model('p4-e4-resnet18', partial(e4_resnet18, 'p4'), 'CIFAR-10', '5.8M', 6_343_178, 'P4 Table 4')
@@ -211,7 +213,7 @@ _HUNDRED = {'z2-resnet18': 11_220_132, 'p4-resnet18': 11_188_868, 'p4m-resnet18'
 for _name, _n in _HUNDRED.items():
     register_model(_name + '-cifar100', partial(MODELS[_name].make, classes=100), 'CIFAR-100', MODELS[_name].paper, _n, 'P4 Table 4')
 
-# %% ../nbs/3_papers/24_e4.ipynb #00000041
+# %% ../nbs/3_papers/24_e4.ipynb #00000042
 E4_ABLATIONS:dict[str, tuple[dict[str, Any], str, str, int]] = { # what is changed; parameters and MACs as printed; parameters with the published norm
     'none': (dict(concat='none'), '9.9K', '8.9M', 9_478), 'only-K': (dict(concat='kernel'), '14.4K', '13M', 14_086), 'only-V': (dict(concat='value'), '14.4K', '13M', 14_086),
     's1': (dict(slices=1), '16.3K', '14.9M', 16_144), 's4': (dict(slices=4), '23.9K', '21.2M', 23_794),
@@ -220,7 +222,7 @@ E4_ABLATIONS:dict[str, tuple[dict[str, Any], str, str, int]] = { # what is chang
 for _name, (_change, _paper, _, _exact) in E4_ABLATIONS.items():
     register_model(f'p4-e4-net-{_name}', partial(e4_net, **_change), 'rot-MNIST', _paper, _exact, f'P4 Table {2 if "concat" in _change else 3}')
 
-# %% ../nbs/3_papers/24_e4.ipynb #0000005e
+# %% ../nbs/3_papers/24_e4.ipynb #0000005f
 class _Mean(nn.Module):
     "A layer whose output is averaged to scores, to be timed in a training step."
     def __init__(self, layer:nn.Module):

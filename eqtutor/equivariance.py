@@ -21,13 +21,15 @@ from .groups import Group, get_group
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000008
 @contextmanager
 def unchanged(
-    f:Callable, # a module, or a plain function, which has nothing to keep
+    f:Callable, # a module, a method of one, a map of `up_to`; or a plain function, which has nothing to keep
 )->Iterator[None]:
     "Put the buffers of a module back as they were, running statistics for instance."
-    kept = {name: b.clone() for name, b in f.named_buffers()} if isinstance(f, nn.Module) else {}
+    net = f if isinstance(f, nn.Module) else getattr(f, '__self__', None)
+    buffers = dict(net.named_buffers()) if isinstance(net, nn.Module) else {}
+    kept = {name: b.clone() for name, b in buffers.items()}
     try: yield
     finally:
-        for name, b in (f.named_buffers() if isinstance(f, nn.Module) else ()): b.copy_(kept[name])
+        for name, b in buffers.items(): b.copy_(kept[name])
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000000a
 def _move(group:Group, h:int, y:Tensor, kind:str)->Tensor:
@@ -46,7 +48,9 @@ def _difference(group:Group, h:int, moved:Tensor, y:Tensor, kind:str, margin:flo
     want = _move(group, h, y, kind)
     if moved.shape != want.shape:
         raise ValueError(f'f(hx) has shape {tuple(moved.shape)} but h f(x) has {tuple(want.shape)} at element {h} of {group.name}: the output size depends on the orientation')
-    keep = disc(want.shape[-2], want.shape[-1], margin).to(want) if margin is not None and kind in ('image', 'feature map') else 1
+    if margin is None or kind not in ('image', 'feature map'): return moved - want
+    keep = disc(want.shape[-2], want.shape[-1], margin).to(want)
+    if not keep.any(): raise ValueError(f'margin {margin} leaves no pixel of an output of {want.shape[-2]}×{want.shape[-1]} to compare: choose a smaller one')
     return (moved - want)*keep
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000000b
@@ -134,7 +138,7 @@ def perturb_(
         if not t.is_floating_point(): continue
         noise = scale*torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t)
         if name.endswith('running_var'): t.mul_(noise.exp())
-        else: t.add_(noise*(t.std() if t.numel() > 1 and t.std() > 0 else 1))
+        else: t.add_(noise*(t.std() if t.numel() > 1 and t.max() > t.min() else 1))   # not std > 0: that of equal numbers is rounding
     return module
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000001c
@@ -145,14 +149,18 @@ class LayerReport:
     tol:float
     rows:list[tuple[str, str, str, list[float]]]  # (name, class, kind of output, one error a group element)
     @property
+    def first_row(self)->int|None:
+        "Number of the first row whose error exceeds the tolerance, if any; a layer that is called twice has two."
+        return next((i for i, (_, _, kind, errors) in enumerate(self.rows) if kind != 'unknown' and any(not e <= self.tol for e in errors)), None)
+    @property
     def first_broken(self)->str|None:
         "Name of the first layer whose error exceeds the tolerance, if any."
-        return next((name for name, _, kind, errors in self.rows if kind != 'unknown' and any(not e <= self.tol for e in errors)), None)
+        return None if self.first_row is None else self.rows[self.first_row][0]
     def __str__(self)->str:
         wide = max([len(name) for name, *_ in self.rows] + [5])
-        lines = [f'{"layer":{wide}}  {"class":20}  {"output":12}  largest error']
-        for name, cls, kind, errors in self.rows:
-            lines.append(f'{name:{wide}}  {cls:20}  {kind:12}  {max(errors):.1e}' + ('  ← breaks first' if name == self.first_broken else ''))
+        lines, first = [f'{"layer":{wide}}  {"class":20}  {"output":12}  largest error'], self.first_row
+        for i, (name, cls, kind, errors) in enumerate(self.rows):
+            lines.append(f'{name:{wide}}  {cls:20}  {kind:12}  {max(errors):.1e}' + ('  ← breaks first' if i == first else ''))
         if any(errors[0] > self.tol for *_, errors in self.rows): lines.append('Element 0, doing nothing, fails: the network is random. Call .eval() first.')
         return '\n'.join(lines)
 
@@ -188,7 +196,9 @@ def layer_report(
     with unchanged(net): first, *runs = [_record(net, z.clone()) for z in (x, *(act(group, h, x) for h in group.elements))]
     rows:list[tuple[str, str, str, list[float]]] = []
     for (name, module, y), *calls in zip(first, *runs, strict=True):
-        try: row = _kind(y, None), [relative_error(group, h, out, y) for h, (_, _, out) in enumerate(calls)]
+        try:
+            kind = _kind(y, None)                             # another size in another orientation: broken, not unknown
+            row = kind, [relative_error(group, h, out, y) if out.shape == _move(group, h, y, kind).shape else math.inf for h, (_, _, out) in enumerate(calls)]
         except ValueError: row = 'unknown', [math.nan]*len(group)
         rows.append((name, type(module).__name__, *row))
     return LayerReport(group, tolerance(x) if tol is None else tol, rows)
@@ -212,6 +222,7 @@ def up_to(
         except _Reached as reached: return reached.args[0]
         finally: handle.remove()
         raise RuntimeError(f'the network did not run its layer {name!r}')
+    cut.__self__ = net   # type: ignore[attr-defined]   # so that `unchanged` finds the buffers
     return cut
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000002b

@@ -34,9 +34,10 @@ def check_axioms(
 # %% ../nbs/1_foundations/01_groups.ipynb #0000000e
 def _tidy(matrices, name:str)->Tensor:
     "The matrices `(n, 2, 2)` in float64, all different, with cos 90° = 0 and not 6e-17."
-    m = torch.as_tensor(matrices, dtype=torch.float64)
+    m = torch.as_tensor(matrices, dtype=torch.float64).detach().cpu()
     if m.ndim != 3 or m.shape[1:] != (2, 2): raise ValueError(f'{name!r}: matrices must have shape (n, 2, 2), got {tuple(m.shape)}')
     if len(torch.unique(m.mul(1e6).round(), dim=0)) < len(m): raise ValueError(f'{name!r}: an element is listed twice')
+    if (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().max() > 1e-5: raise ValueError(f'{name!r}: a point group turns and mirrors, so every matrix times its transpose is the identity; here one is not')
     return torch.where((m - m.round()).abs() < 1e-6, m.round(), m)
 
 def _cayley(matrices:Tensor, name:str)->Tensor:
@@ -59,11 +60,12 @@ class Group:
         matrices,  # `(n, 2, 2)`: how each element moves the plane (x right, y up), the identity first
     ):
         self.name = name
-        self.matrices = _tidy(matrices, name)
-        self.mul = _cayley(self.matrices, name)           # `(n, n)`: gh
-        check_axioms(self.mul)
-        self.inv = (self.mul == 0).int().argmax(1)        # `(n,)`: g⁻¹
-        self.relative = self.mul[self.inv]                # `(n, n)`: g⁻¹q
+        with torch.inference_mode(False), torch.device('cpu'):   # groups are kept and shared: they must not depend on where the first one was made
+            self.matrices = _tidy(matrices, name)
+            self.mul = _cayley(self.matrices, name)       # `(n, n)`: gh
+            check_axioms(self.mul)
+            self.inv = (self.mul == 0).int().argmax(1)    # `(n,)`: g⁻¹
+            self.relative = self.mul[self.inv]            # `(n, n)`: g⁻¹q
     @property
     def elements(self)->range: return range(len(self))
     @property
@@ -80,12 +82,12 @@ class Group:
         return ('mirror, ' if flips else '') + f'{angle:g}°'
     def __len__(self)->int: return len(self.matrices)
     def __repr__(self)->str: return f'Group({self.name!r}, order {len(self)})'
-    def __eq__(self, other)->bool: return isinstance(other, Group) and torch.equal(self.matrices, other.matrices)
+    def __eq__(self, other)->bool: return isinstance(other, Group) and torch.equal(self.mul, other.mul) and torch.allclose(self.matrices, other.matrices, rtol=0, atol=1e-5)
     def __hash__(self)->int: return hash((len(self), *self.mul.flatten().tolist()))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000012
 def _turns(n:int)->Tensor:
-    angles = torch.arange(n, dtype=torch.float64)*2*math.pi/n
+    angles = torch.arange(n, dtype=torch.float64, device='cpu')*2*math.pi/n
     return torch.stack([angles.cos(), -angles.sin(), angles.sin(), angles.cos()], -1).view(n, 2, 2)
 
 @lru_cache
@@ -103,7 +105,7 @@ def D(
 )->Group:
     "The dihedral group: element `m*n + r` mirrors the columns (x→−x) if m, then turns by 360°·r/n."
     if n < 1: raise ValueError(f'D(n) needs n ≥ 1, got {n}')
-    mirror = torch.tensor([[-1., 0.], [0., 1.]], dtype=torch.float64)
+    mirror = torch.tensor([[-1., 0.], [0., 1.]], dtype=torch.float64, device='cpu')
     return Group(f'D{n}', torch.cat([_turns(n), _turns(n) @ mirror]))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000021
@@ -129,6 +131,7 @@ def generate(
 )->tuple[int, ...]:
     "The smallest subgroup that contains the generators, as sorted elements."
     group = get_group(group)
+    if bad := [h for h in generators if h not in group.elements]: raise ValueError(f'{group.name} has the elements 0..{len(group) - 1}, got {bad[0]}')
     found = {0, *generators}
     while len(more := found | set(group.mul[list(found)][:, list(found)].flatten().tolist())) > len(found): found = more
     return tuple(sorted(found))

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from .convolution import check_input, check_positive, one_of
+from .attention import _once_differentiable
+from .convolution import _Tables, check_input, check_positive, one_of
 from .cost import CostRow, Shape, benchmark, cost_formula, cost_table
 from .groups import Group, get_group
 from .layers import GroupLayerNorm2d, SpatialPool2d
@@ -57,11 +57,11 @@ class PositionalEncoding(nn.Module):
         self.mlps = nn.ModuleList([_mlp(2, width, hidden)] if kind == 'plane' else [_mlp(1, part, hidden), _mlp(1, part, hidden)])
         self.pose = nn.Embedding(len(self.group), width if kind == 'plane' else width - 2*part) if poses else None
     def forward(self, reach:tuple[int, int])->Tensor:
-        x = moved_offsets(self.group, reach).to(next(self.mlps.parameters()))/self.scale
+        x = moved_offsets(self.group, reach).to(self.mlps[0][0].weight)/self.scale
         parts = [mlp(x if self.kind == 'plane' else x[..., i:i + 1]) for i, mlp in enumerate(self.mlps)]
         return F.pad(code := torch.cat(parts, -1), (0, self.width - code.shape[-1]))
     def poses(self)->Tensor:
-        if self.pose is None: return next(self.mlps.parameters()).new_zeros(1, self.width)
+        if self.pose is None: return self.mlps[0][0].weight.new_zeros(1, self.width)
         return F.pad(self.pose.weight, (self.width - self.pose.embedding_dim, 0))
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001e
@@ -166,7 +166,7 @@ class _Attend(torch.autograd.Function):
         ctx.how, ctx.again = (drop, tile, extent, size), again
         return _joined(_parts(None, *ctx.how, q, kv, e, code, bias, keep), len(q))[0]
     @staticmethod
-    @once_differentiable
+    @_once_differentiable
     def backward(ctx, g):
         made = ctx.again() if ctx.again else ()
         return *_joined(_parts(g, *ctx.how, *made, *ctx.saved_tensors), len(g), 2), None, None, None, None, None, None, None
@@ -194,7 +194,7 @@ def _buffers(q:Tensor, kv:Tensor, code:Tensor, size:int)->_Buffers:
 def _again(make:Callable[[], tuple[Tensor, Tensor]], x:Tensor, *maps:Tensor)->Callable[[], tuple[Tensor, Tensor]]|None:
     "`make` as it would run now, for the backward pass: without gradients, with autocast as it is; an error if what it needs, x and maps, has changed by then."
     if torch.compiler.is_compiling() or not torch.is_grad_enabled(): return None                 # the compiler decides itself; without gradients nothing is made again
-    device, needed = x.device.type, [x, *maps]
+    device, needed = x.device.type, [t for t in (x, *maps) if not t.is_inference()]               # those have no versions
     versions = [t._version for t in needed]
     how:dict[str, Any] = dict(device_type=device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
     def again()->tuple[Tensor, Tensor]:
@@ -215,7 +215,7 @@ class _Heads(nn.Module):
         check_positive(head_channels=self.head_channels)
         self.query, self.key, self.value = (nn.Linear(in_channels, heads*self.head_channels) for _ in range(3))
         self.out = nn.Linear(heads*self.head_channels, out_channels)
-    def maps(self)->list[Tensor]: return [*self.query.parameters(), *self.key.parameters(), *self.value.parameters()]
+    def maps(self)->list[Tensor]: return [t for m in (self.query, self.key, self.value) for t in (m.weight, m.bias)]   # not parameters(): they may be parametrised
     def split(self, f:Tensor, crop:int=0, pad:int=0, p:float=0., seed:int|None=None, maps:Sequence[Tensor]|None=None)->tuple[Tensor, Tensor]:
         "`(b, c, Q, h, w)` to queries, cropped, `(b, heads, Q, h, w, d)`, and, padded and with dropout p of values, keys and values `(b, heads, Q, h, w, 2d)`."
         x, (h, w), scale = f.movedim(1, -1).contiguous(), f.shape[-2:], self.in_channels**-.5
@@ -282,7 +282,7 @@ def _check_rates(**rates:float)->None:
         if not 0 <= p < 1: raise ValueError(f'{name} must be at least 0 and below 1, got {p}')
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000036
-class _SelfAttention(_Heads):
+class _SelfAttention(_Heads, _Tables):
     "What lifting and group self-attention share."
     lifts = False
     index:Tensor
@@ -306,12 +306,12 @@ class _SelfAttention(_Heads):
         _check_rates(attention_dropout=attention_dropout, value_dropout=value_dropout)
         if window is not None and window % 2 == 0:
             raise ValueError(f'a window needs a centre: expected an odd side, got {window}; use {window - 1} or {window + 1}')
-        self.group, self.window, self.encoding, self.attention_dropout, self.crop = get_group(group), window, encoding, attention_dropout, crop
-        one_of(encoding, 'relative', 'target', 'published', 'none')
+        self.group, self.window, self.encoding, self.attention_dropout, self.crop = get_group(group), window, one_of(encoding, 'relative', 'target', 'published', 'none'), attention_dropout, crop
         scale = max(extent - 1 if window is None else window//2, 1)
         code = None if encoding == 'none' else PositionalEncoding(self.head_channels, self.group, not self.lifts, positions, hidden, scale)
         self.code:PositionalEncoding|None = code
-        self.register_buffer('index', _pose_index(self.group, encoding, self.lifts), persistent=False)
+        self._make_tables()
+    def _tables(self)->dict[str, Tensor]: return {'index': _pose_index(self.group, self.encoding, self.lifts)}
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #00000037
 class _Encoded(_SelfAttention):
@@ -356,7 +356,8 @@ class _Forward(_Encoded):
         if min(h, w) <= 2*n: raise ValueError(f'crop={n} expects more than {2*n} pixels on each side, got {h}×{w}: use a larger image or a smaller crop')
         f = f[:, :, None] if self.lifts else f
         some = max(1, 2*_limit(f)//(self.heads*self.head_channels*math.prod(f.shape[2:])))                   # images at a time
-        return torch.cat([self._images(x) for x in f.split(some)]).expand(-1, -1, len(self.group), -1, -1)
+        y = torch.cat([self._images(x) for x in f.split(some)])
+        return y if y.shape[2] == len(self.group) else y.repeat(1, 1, len(self.group), 1, 1)   # not expanded: what follows may work in place
     def _images(self, f:Tensor)->Tensor:
         n, (h, w), p = self.crop, f.shape[-2:], self.value_dropout if self.training else 0.
         heads = partial(self.split, f, n, 0 if self.window is None else self.window//2 - n, p, _seed(p), maps := self.maps())
@@ -390,7 +391,7 @@ class LiftingSelfAttention2d(_Shown):
 class GroupSelfAttention2d(_Shown):
     "Group self-attention (P3, Eq. 16 with the pose index h̃⁻¹ĥ), `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000048
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000049
 @cost_formula(LiftingSelfAttention2d, GroupSelfAttention2d)
 def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
     "Self-attention by Theorem 23.9, in tiles (P3 gives no count)."
@@ -412,7 +413,7 @@ def self_attention_cost(layer:Any, x:Shape, y:Shape)->tuple[int, int]:
 
 def _rows(layer:Any, x:Shape, y:Shape)->int: return max(1, 2**19//(y[-1]*(1 if layer.lifts else len(layer.group))*len(layer.group)*x[-2]*x[-1]))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004b
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004c
 NORMS:dict[str, Callable[[int], nn.Module]] = {'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
 class GSABlock(nn.Module):
@@ -437,7 +438,7 @@ class GSABlock(nn.Module):
         y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004c
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004d
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group, `(b, in_channels, h, w)` to scores `(b, classes)`."
     def __init__(self,
@@ -466,7 +467,7 @@ class GSANet(nn.Module):
         self.layers = nn.Sequential(layers)
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004d
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #0000004e
 def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
@@ -490,7 +491,7 @@ register_model('gsa-mirror-cifar10', partial(gsa_cifar10, 'mirror'), 'CIFAR-10',
 for _name, _group, _label, _n in (('z2', 'Z2', 'Z2', 206_926), ('r4', 'R4', 'R4', 207_034), ('r8', 'R8', 'R8', 207_178), ('p4m', 'p4m', 'R4M', 207_178)):
     register_model(f'gsa-{_name}-pcam', partial(gsa_pcam, _group), 'PCam', '205.66K', _n, f'P3 Table 2, {_label}_SA')
 
-# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000057
+# %% ../nbs/3_papers/23_group_self_attention.ipynb #00000058
 @benchmark('gsa')
 def measure_gsa()->list[tuple[str, list[CostRow]]]:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."

@@ -355,12 +355,12 @@ def build_model(
     return get_model(name).make(**kwargs)
 
 # %% ../nbs/2_training/13_networks.ipynb #0000005e
-register_model('z2-cnn', z2_cnn, 'rot-MNIST', '21.75K', 21_620, 'P1 Table 1')
+register_model('z2-cnn', z2_cnn, 'rot-MNIST', '21.75K', 21_620, 'P3 Table 2')
 register_model('p4-cnn', p4_cnn, 'rot-MNIST', '24.61K', 24_610, 'P1 Table 1')
 register_model('p4-cnn-big11', partial(p4_cnn, 11), 'rot-MNIST', '29.05K', 29_051, 'P1 Table 1')
 register_model('p4-cnn-big15', partial(p4_cnn, 15), 'rot-MNIST', '50.42K', 50_415, 'P1 Table 1')
 register_model('p4-cnn-big19', partial(p4_cnn, 19), 'rot-MNIST', '77.54K', 77_539, 'P1 Table 1')
-register_model('z2-all-cnn', partial(AllCNN, 'Z2', (96, 192)), 'CIFAR-10', '1.37M', 1_370_996, 'P1 Table 2')
+register_model('z2-all-cnn', partial(AllCNN, 'Z2', (96, 192)), 'CIFAR-10', '1.37M', 1_370_996, 'P3 Table 2')
 register_model('p4-all-cnn', partial(AllCNN, 'p4', (48, 96)), 'CIFAR-10', '1.37M', 1_370_372, 'P1 Table 2')
 register_model('p4m-all-cnn', partial(AllCNN, 'p4m', (32, 64)), 'CIFAR-10', '1.22M', 1_219_252, 'P1 Table 2')
 register_model('p4m-resnet44', partial(resnet44, 'p4m', (11, 23, 45)), 'CIFAR-10', '2.62M', 2_621_683, 'P1 Table 2')

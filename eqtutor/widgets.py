@@ -29,7 +29,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from .actions import KINDS, act, act_points, disc, rotate
-from .equivariance import layer_report, relative_error, tolerance, unchanged, up_to
+from .equivariance import LayerReport, layer_report, relative_error, tolerance, unchanged, up_to
 from .groups import Group, get_group
 from .plot import alt_text, moved_kernels, plot_cayley_graph, png
 
@@ -201,7 +201,7 @@ def _live(controls:dict, draw:Callable[..., tuple[str, str]], title:str, style:s
     view = ipywidgets.HTML()
     def update(change=None):
         try: label, body = draw(**{k: c.value for k, c in controls.items()})
-        except ValueError as error: label, body = 'this choice does not work', f'<div class="bad">{html.escape(str(error))}</div>'
+        except (ValueError, RuntimeError) as error: label, body = 'this choice does not work', f'<div class="bad">{html.escape(str(error))}</div>'
         view.value = f'<div id="{name}"><style>{style.replace("ID", name)}</style><strong>{html.escape(title)}</strong><output>{html.escape(label)}</output>{body}</div>'
     for control in controls.values(): control.observe(update, 'value')
     update()
@@ -235,7 +235,9 @@ class FeatureView:
     @torch.no_grad()
     def __call__(self, x:Tensor)->Tensor:
         like = next(self.layer.parameters(), x)
-        with unchanged(self.layer): y = (up_to(self.layer, self.until) if self.until else self.layer)(x.to(like)).cpu()
+        with unchanged(self.layer): y = (up_to(self.layer, self.until) if self.until else self.layer)(x.to(like))
+        if not isinstance(y, Tensor): raise ValueError(f'{self.name} gives a {type(y).__name__}: choose a layer whose output is one tensor')
+        y = y.cpu()
         if y.ndim == 5 and y.shape[2] == 1: y = y[:, :, 0]   # a feature map of the trivial group is an image
         if KINDS.get(y.ndim) not in ('image', 'feature map'): raise ValueError(f'{self.name} gives shape {tuple(y.shape)}: choose a layer whose output is an image or a feature map')
         if y.ndim == 5 and y.shape[2] != len(self.group): raise ValueError(f'{self.name} has {y.shape[2]} poses, but {self.group.name} has order {len(self.group)}: the widget and the layer need the same group')
@@ -276,8 +278,8 @@ def _between(view:FeatureView, x:Tensor, degrees:float, mirror:bool)->str:
     turned = rotate(upright, degrees)
     y, moved = view(x), view(turned)
     back = act(H, int(H.inv[h]), _turn_panels(moved, -off(h)))
-    def difference(a:Tensor, b:Tensor)->float: return (((a - b)*disc(a.shape[-2], a.shape[-1], margin=2)).abs().max()/b.abs().max()).item()
-    verdict = (f'<div class="near">≈ approximate: {degrees:g}° is not in {H.name}. Inside the disc the maps carried back differ by {difference(back, y):.0%}; turning the image there and back changes it by '
+    def difference(a:Tensor, b:Tensor)->float: return ((a - b)*disc(*a.shape[-2:], margin=min(2, min(a.shape[-2:])/2 - 1))).abs().max().item()/(b.abs().max().item() or 1.)
+    verdict = (f'<div class="near">≈ approximate: {degrees:g}° is not in {html.escape(H.name)}. Inside the disc the maps carried back differ by {difference(back, y):.0%}; turning the image there and back changes it by '
                f'{difference(rotate(turned, -degrees), upright):.0%} already. Nearest element: {H.describe(h)}.</div>')
     return _rows(view, _input_row(turned, f'0 · the input, turned by {degrees:g}°', max(len(H), 4)), verdict, y, moved, back, H.mul[h].tolist())
 
@@ -307,7 +309,7 @@ class RotateAndPermute(Widget):
         title:str|None=None,
     ):
         group = get_group(group)
-        own = getattr(layer, 'group', group)
+        own = get_group(getattr(layer, 'group', group))
         if own != group: raise ValueError(f'the layer has the group {own.name}, the widget {group.name}: give both the same')
         self.view, self.images = FeatureView(layer, group, until, channel), {'image': check_image(image)} | {k: check_image(x) for k, x in (images or {}).items()}
         self.title = title or f'{self.view.name}: turn the input, watch the features'
@@ -603,20 +605,22 @@ class EquivarianceMeter(Widget):
         self.group = group = get_group(group)
         self.report = layer_report(net, check_image(image), group)
         self.title, self.labels = f'{type(net).__name__}: equivariance to {group.name}, layer by layer', [f'element {h}: {group.describe(h)}' for h in group.elements]
-        self.fixed = _meter_verdict(self.report.first_broken, group)
+        self.fixed = _meter_verdict(self.report)
     def frame(self, position:int)->str:
         lines = []
-        for name, cls, _, errors in self.report.rows:
-            e, broken = errors[position], not errors[position] <= self.report.tol
-            mark = '✗ breaks first' if name == self.report.first_broken and broken else '✗' if broken else '✓'
-            length = 100*min(max((math.log10(max(e, 1e-17)) + 17)/18, 0), 1)     # from 1e-17 to 10, logarithmic
-            lines.append(f'<tr><th scope="row">{html.escape(name)}</th><td>{cls}</td><td>{e:.0e}</td><td class="{"bar over" if broken else "bar"}"><span style="width:{length:.0f}%"></span></td><td>{mark}</td></tr>')
+        for i, (name, cls, kind, errors) in enumerate(self.report.rows):
+            e, broken = errors[position], kind != 'unknown' and not errors[position] <= self.report.tol
+            mark = '?' if kind == 'unknown' else '✗ breaks first' if i == self.report.first_row and broken else '✗' if broken else '✓'
+            length = 0 if math.isnan(e) else 100*min(max((math.log10(max(e, 1e-17)) + 17)/18, 0), 1)     # from 1e-17 to 10, logarithmic
+            lines.append(f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(cls)}</td><td>{e:.0e}</td><td class="{"bar over" if broken else "bar"}"><span style="width:{length:.0f}%"></span></td><td>{mark}</td></tr>')
         return '<div class="wide"><table><thead><tr><th scope="col">layer</th><th scope="col">class</th><th scope="col">error</th><th scope="col">1e-17 … 10</th><th scope="col">holds</th></tr></thead><tbody>' + ''.join(lines) + '</tbody></table></div>'
 
 # %% ../nbs/1_foundations/07_widgets.ipynb #00000053
-def _meter_verdict(first_broken:str|None, group:Group)->str:
-    if first_broken is None: return f'<div class="good">Every layer is equivariant to {group.name}.</div>'
-    return f'<div class="bad">✗ Layer {html.escape(first_broken)} is the first that breaks the symmetry; what follows it is only infected.</div>'
+def _meter_verdict(report:LayerReport)->str:
+    unknown = sum(kind == 'unknown' for _, _, kind, _ in report.rows)
+    if report.first_broken is None:
+        return f'<div class="good">Every layer {"whose output can be moved " if unknown else ""}is equivariant to {html.escape(report.group.name)}{f"; {unknown} could not be measured" if unknown else ""}.</div>'
+    return f'<div class="bad">✗ Layer {html.escape(report.first_broken)} is the first that breaks the symmetry; what follows inherits the error.</div>'
 
 # %% ../nbs/1_foundations/07_widgets.ipynb #00000057
 def raw_html(
