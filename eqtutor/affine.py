@@ -91,7 +91,7 @@ class _AffineLayer(nn.Module):
     def softmax(self, scores:Tensor)->Tensor:
         "Attention weights from scores `(b, heads, k², h, w)`."
         if self.boundary == 'zero': return scores.softmax(2)
-        return scores.masked_fill(~window_mask(self.kernel_size, *scores.shape[-2:], device=scores.device), -torch.inf).softmax(2)
+        return scores.masked_fill(~window_mask(self.kernel_size, scores.shape[-2], scores.shape[-1], device=scores.device), -torch.inf).softmax(2)
     def _checked(self, f:Tensor)->Tensor:
         "The input, or an error that says what is wrong with it; a feature map of the trivial group is an image."
         check_input(f, self.in_channels, None if self.lifts or self.images and f.ndim != 5 else self.group, type(self).__name__)

@@ -57,12 +57,10 @@ class KernelGenerator(_Tables):
         super().__init__()
         self.group = get_group(group)
         _check_generator(self.group, kernel_size, in_channels=in_channels, slices=slices, reduction=reduction)
-        self.in_channels, hidden = in_channels, in_channels//reduction
-        self.squeeze = _pose_map(in_channels, hidden, self.group, concat)
-        self.norm, self.relu = _norm(norm, hidden, self.group), nn.ReLU()
+        self.in_channels, self.kernel_size, hidden = in_channels, kernel_size, in_channels//reduction
+        self.squeeze, self.norm, self.relu = _pose_map(in_channels, hidden, self.group, concat), _norm(norm, hidden, self.group), nn.ReLU()
         self.weight = nn.Parameter(torch.randn(kernel_size**2, slices, hidden)*(2/hidden)**.5/kernel_size)   # k² factors of variance 1/k²: the sum keeps its size
         self.bias = nn.Parameter(torch.zeros(kernel_size**2, slices)) if bias else None
-        self.kernel_size = kernel_size
         self._make_tables()
     def _tables(self)->dict[str, Tensor]: return {'moved': _moved_index(self.group, self.kernel_size)}
     def forward(self, f:Tensor)->Tensor:
@@ -71,7 +69,7 @@ class KernelGenerator(_Tables):
         b, n, (k2, slices, m) = f.shape[0], len(self.group), self.weight.shape
         W2 = self.weight[self.moved].transpose(1, 2).reshape(n, -1, m).repeat(b, 1, 1)             # 𝓛_h moves the rows of W₂
         B2 = W2.new_zeros(1, 1, 1) if self.bias is None else self.bias[self.moved].transpose(1, 2).reshape(n, -1, 1).repeat(b, 1, 1)
-        written = torch.baddbmm(B2, W2, z.transpose(1, 2).flatten(0, 1).flatten(2))                    # one product for each image and pose
+        written = torch.baddbmm(B2, W2, z.transpose(1, 2).flatten(0, 1).flatten(2))                     # one product for each image and pose
         return written.view(b, n, slices, k2, *f.shape[-2:]).permute(0, 2, 3, 1, 4, 5)
 
 # %% ../nbs/3_papers/24_e4.ipynb #00000024

@@ -64,8 +64,7 @@ class Group:
             self.matrices = _tidy(matrices, name)
             self.mul = _cayley(self.matrices, name)       # `(n, n)`: gh
             check_axioms(self.mul)
-            self.inv = (self.mul == 0).int().argmax(1)    # `(n,)`: g⁻¹
-            self.relative = self.mul[self.inv]            # `(n, n)`: g⁻¹q
+            self.inv = inv = (self.mul == 0).int().argmax(1); self.relative = self.mul[inv]   # `(n,)`: g⁻¹; `(n, n)`: g⁻¹q
     @property
     def elements(self)->range: return range(len(self))
     @property

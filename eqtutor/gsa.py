@@ -57,11 +57,11 @@ class PositionalEncoding(nn.Module):
         self.mlps = nn.ModuleList([_mlp(2, width, hidden)] if kind == 'plane' else [_mlp(1, part, hidden), _mlp(1, part, hidden)])
         self.pose = nn.Embedding(len(self.group), width if kind == 'plane' else width - 2*part) if poses else None
     def forward(self, reach:tuple[int, int])->Tensor:
-        x = moved_offsets(self.group, reach).to(self.mlps[0][0].weight)/self.scale
+        x = moved_offsets(self.group, reach).to(self.mlps[0][0].weight)/self.scale   # type: ignore[index]
         parts = [mlp(x if self.kind == 'plane' else x[..., i:i + 1]) for i, mlp in enumerate(self.mlps)]
         return F.pad(code := torch.cat(parts, -1), (0, self.width - code.shape[-1]))
     def poses(self)->Tensor:
-        if self.pose is None: return self.mlps[0][0].weight.new_zeros(1, self.width)
+        if self.pose is None: return self.mlps[0][0].weight.new_zeros(1, self.width)   # type: ignore[index]
         return F.pad(self.pose.weight, (self.width - self.pose.embedding_dim, 0))
 
 # %% ../nbs/3_papers/23_group_self_attention.ipynb #0000001e

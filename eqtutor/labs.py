@@ -13,6 +13,7 @@ import ast
 import base64
 import csv
 import ctypes
+import functools
 import hashlib
 import html
 import importlib.util
@@ -27,6 +28,7 @@ import select
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -105,7 +107,10 @@ def encode(
 )->Any:
     "The value as JSON can hold it; a tensor as the bytes of an npy file."
     if isinstance(value, Group): return {'group': encode(value.matrices), 'name': value.name}
-    if isinstance(value, Tensor): value = value.detach().cpu().resolve_conj().numpy()
+    if isinstance(value, np.generic) and isinstance(value.item(), bool | int | float | str): return value.item()
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().to_dense().resolve_conj().resolve_neg()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()   # npy has no bfloat16
     if isinstance(value, complex | np.generic): value = np.asarray(value)
     if isinstance(value, np.ndarray):
         np.save(file := io.BytesIO(), value, allow_pickle=False)
@@ -144,9 +149,10 @@ def answer_cases(
 # %% ../nbs/4_course/31_labs.ipynb #0000000f
 def _numbers(value:Any)->Tensor|None:
     "A tensor of what consists of numbers; None for anything else."
+    def plain(v:Any)->Any: return v.tolist() if isinstance(v, Tensor) else [plain(x) for x in v] if isinstance(v, list) else v
     if isinstance(value, Tensor): return value.to(torch.complex128 if value.is_complex() else torch.float64)
-    try: return torch.tensor(value, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError): return None
+    try: return torch.tensor(plain(value), dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError): return None
 
 def _same(got:Any, want:Any)->bool:
     "Equal, up to rounding; a list of numbers equals the tensor of them."
@@ -220,7 +226,7 @@ def judge(
     if any('unsolved' in a for a in answers): return no('unsolved', f'`{e.name}` is still to be written.')
     for case, a in zip(cases, answers):
         where = f' for {", ".join(map(_show, case))}' if case else ''
-        if 'error' in a: return no('error', f'`{e.name}` raises {a["error"]}{where}.')
+        if 'error' in a: return no('error', f'`{e.name}` raises {str(a["error"])[:500]}{where}.')
     got, want = [decode(a['value']) for a in answers], values(e.truth)
     if _agree(got, want): return Verdict(e.id, 'passed', e.marks, e.marks, f'{len(cases)} cases' if cases[0] else '')
     for says, wrong in e.mistakes:
@@ -919,7 +925,7 @@ def _stored_bytes(order): return 4*16*9*784*25*order**3
 @mistake('23.4', 'A number of float32 takes 4 bytes.')
 def _(order): return 16*9*784*25*order**3
 
-@mistake('23.4', 'The scores have *three* poses: of the target, of the source, of the output.')
+@mistake('23.4', 'The scores have *three* poses: of the target, of the query, of the source.')
 def _(order): return 4*16*9*784*25*order**2
 
 @mistake('23.4', 'The window has 5×5 = 25 offsets.')
@@ -1147,9 +1153,56 @@ def build(
     return written
 
 # %% ../nbs/4_course/31_labs.ipynb #0000004d
+@functools.cache
+def _readable()->list[Path]:
+    "What an answer may read: libraries, and of eqtutor all but the answers. Notebooks, home folders and other submissions are none of it."
+    import eqtutor, sysconfig
+    package, stdlib = Path(eqtutor.__path__[0]).resolve(), Path(sysconfig.get_path('stdlib'))
+    packages = [Path(p) for p in (*sys.path, f'{stdlib}/site-packages') if p.endswith('-packages')]
+    system = [Path(p) for p in (f'{sys.base_prefix}/lib', '/lib', '/lib64', '/usr/lib', '/usr/lib64')]
+    hidden = {package, *(q.resolve() for p in packages if (q := p/'eqtutor').is_dir())}   # a second copy has the answers, too
+    def below(p:Path)->list[Path]:
+        if not any(p in h.parents for h in hidden): return [] if p in hidden else [p]
+        return [r for q in p.iterdir() if not q.is_symlink() for r in below(q)]
+    found = [r for p in dict.fromkeys(p.resolve() for p in (stdlib, *packages, *system) if p.is_dir()) for r in below(p)]
+    own = [q for q in (*package.iterdir(), *package.glob('__pycache__/*')) if q.is_file() and not q.name.startswith('labs.')]
+    return found + own + [Path(p) for p in ('/dev/null', '/dev/urandom', '/proc/cpuinfo', '/proc/meminfo', '/sys/devices/system/cpu')]
+
+def _landlock(libc:Any)->bool:
+    "Landlock: take from this process, and what it forks, every right to files but that to read what is `_readable`."
+    if (abi := libc.syscall(444, None, 0, 1)) < 1: return False
+    rights = 0x1fff | (abi >= 3) << 14   # bits 0 to 12: execute, write, read a file, list a folder, make, remove; bit 14: truncate
+    if (rules := libc.syscall(444, ctypes.byref(ctypes.c_uint64(rights)), 8, 0)) < 0: return False
+    for place in _readable():
+        try: fd = os.open(place, os.O_PATH)
+        except OSError: continue
+        allowed = 0b1100 if place.is_dir() else 0b100
+        libc.syscall(445, rules, 1, allowed.to_bytes(8, sys.byteorder) + fd.to_bytes(4, sys.byteorder), 0)
+        os.close(fd)
+    done = libc.syscall(446, rules, 0) == 0
+    os.close(rules)
+    return done
+
+# %% ../nbs/4_course/31_labs.ipynb #0000004e
+def _forbid(libc:Any)->bool:
+    "A seccomp filter against what Landlock and namespaces leave open: sockets, modes, times, other programs, shared memory."
+    new = 425, 452, 463, 466, 469   # io_uring_setup, fchmodat2, setxattrat, removexattrat, file_setattr: one number everywhere
+    x86 = (29, 41, 42, 53, 59, 76, *range(90, 95), 101, 132, *range(188, 191), *range(197, 200), 235, 248, 250, 260, 261, 268, 280, 322)
+    arm = (*range(5, 8), *range(14, 17), 45, *range(52, 56), 88, 117, 194, 198, 199, 203, 217, 219, 221, 281)
+    arch, old = {'x86_64': (0xC000003E, x86), 'aarch64': (0xC00000B7, arm)}.get(os.uname().machine, (0, ()))
+    if not arch: return False   # the numbers of the calls are not known
+    def step(code:int, yes:int, no:int, k:int)->bytes: return code.to_bytes(2, sys.byteorder) + bytes((yes, no)) + k.to_bytes(4, sys.byteorder)
+    n = len(numbers := old + new)
+    load_arch, load_number, allow, refuse = step(0x20, 0, 0, 4), step(0x20, 0, 0, 0), step(6, 0, 0, 0x7fff0000), step(6, 0, 0, 0x00050001)
+    code = [load_arch, step(0x15, 0, n + 3, arch), load_number, step(0x35, n + 1, 0, 0x40000000),   # another architecture's numbers are refused
+            *(step(0x15, n - i, 0, k) for i, k in enumerate(numbers)), allow, refuse]
+    class Program(ctypes.Structure): _fields_ = [('n', ctypes.c_ushort), ('code', ctypes.c_char_p)]
+    return libc.prctl(22, 2, ctypes.byref(Program(len(code), b''.join(code))), 0, 0) == 0
+
+# %% ../nbs/4_course/31_labs.ipynb #0000004f
 def _isolate()->dict[str, str]:
     "Cut the process off, as far as the system allows; what was done, in words. May fork: the process that goes on is the one to use."
-    done = {'network': 'blocked in the process only', 'processes': 'not separated', 'files': 'not protected'}
+    done = {'network': 'blocked in the process only', 'processes': 'not separated', 'files': 'not protected', 'calls': 'not filtered'}
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == 'linux' else None
     user, net, pid, ipc = 0x10000000, 0x40000000, 0x20000000, 0x08000000
     if libc and (libc.unshare(user | net | pid | ipc) == 0 or libc.unshare(net | pid | ipc) == 0):
@@ -1163,24 +1216,30 @@ def _isolate()->dict[str, str]:
         for name in ('socket', 'create_connection', 'socketpair', 'getaddrinfo'): setattr(socket, name, blocked)
     try: Path('/proc/self/oom_score_adj').write_text('1000')   # if memory runs out, this process goes first
     except OSError: pass
-    if libc and (rules := libc.syscall(444, ctypes.byref(ctypes.c_uint64(0x1ffa)), 8, 0)) >= 0:   # Landlock: everything that writes, makes or removes
-        if libc.prctl(38, 1, 0, 0, 0) == 0 and libc.syscall(446, rules, 0) == 0: done['files'] = 'read only'
-        os.close(rules)
+    if libc and libc.prctl(38, 1, 0, 0, 0) == 0:   # no new privileges, or an ordinary user may not do what follows
+        if _landlock(libc): done['files'] = 'read only'
+        if _forbid(libc): done['calls'] = 'filtered'
     return done
 
-def _limit(seconds:int, memory:int)->None:
-    "Limits on CPU time, memory (MB, beyond what the process has already), files and processes."
+def _limit(seconds:int, memory:int, now:int)->None:
+    "Limits on CPU time, memory (MB, beyond `now`, the bytes the process has already; 0 if unknown), files and processes."
     import resource
-    try: now = int(Path('/proc/self/statm').read_text().split()[0])*os.sysconf('SC_PAGE_SIZE')
-    except OSError: now = 0
     limits = [('RLIMIT_CPU', seconds + 2), ('RLIMIT_CORE', 0), ('RLIMIT_FSIZE', 0), ('RLIMIT_NOFILE', 64), ('RLIMIT_NPROC', 0)]
     for name, value in [*limits, ('RLIMIT_AS', now + memory*2**20)] if now else limits: resource.setrlimit(getattr(resource, name), (value, value))
 
-# %% ../nbs/4_course/31_labs.ipynb #0000004e
+# %% ../nbs/4_course/31_labs.ipynb #00000050
+def _plain(source:str)->str:
+    "The source without lines for IPython, `%time` or `!ls`; a line that Python understands, a remainder `% m` for one, stays."
+    plain = source
+    for magic in (r'^[%!].*$', r'^[ \t]*[%!].*$'):
+        try: compile(plain, '<answer>', 'exec')
+        except SyntaxError: plain = re.sub(magic, '', source, flags=re.M)
+    return plain
+
 def _answer(job:dict, names:dict)->dict:
     "Run one answer's cell and put the cases to its function."
     space = dict(names)
-    try: exec(compile(re.sub(r'^\s*[%!].*$', '', job['source'], flags=re.M), '<answer>', 'exec'), space)
+    try: exec(compile(_plain(job['source']), '<answer>', 'exec'), space)
     except NotImplementedError: return {'answers': [{'unsolved': True}]*len(job['cases'])}
     except (Exception, SystemExit) as error: return {'broken': f'{type(error).__name__}: {error}'[:500]}
     if not callable(space.get(job['name'])): return {'broken': f'the cell defines no function `{job["name"]}`'}
@@ -1193,14 +1252,16 @@ def _confined(job:dict, names:dict, pipe:int)->None:
     for fd in (0, 1, 2): os.dup2(null, fd)
     pipe = os.dup2(pipe, 3)
     os.closerange(4, 4096)
-    isolation = _isolate()
-    _limit(job['seconds'], job['memory'])
+    try: now = int(Path('/proc/self/statm').read_text().split()[0])*os.sysconf('SC_PAGE_SIZE')
+    except OSError: now = 0
+    isolation = _isolate()   # after it, /proc cannot be read
+    _limit(job['seconds'], job['memory'], now)
     try: data = json.dumps({'isolation': isolation} if job.get('probe') else _answer(job, names)).encode()
     except BaseException as error: data = json.dumps({'broken': f'{type(error).__name__}: {error}'[:500]}).encode()
     while data: data = data[os.write(pipe, data):]
     os._exit(0)
 
-# %% ../nbs/4_course/31_labs.ipynb #0000004f
+# %% ../nbs/4_course/31_labs.ipynb #00000051
 def _collect(pipe:int, seconds:float)->tuple[bytes, str]:
     "What the process writes, and what became of it: 'ended', 'time' or 'size'."
     data, deadline = b'', time.monotonic() + seconds
@@ -1211,7 +1272,7 @@ def _collect(pipe:int, seconds:float)->tuple[bytes, str]:
         data += chunk
         if len(data) > 2**25: return data, 'size'
 
-# %% ../nbs/4_course/31_labs.ipynb #00000050
+# %% ../nbs/4_course/31_labs.ipynb #00000052
 def _reap(pid:int, patience:float)->None:
     "Wait a moment for a process, then end it with all that came from it."
     import signal
@@ -1229,7 +1290,7 @@ def _reap(pid:int, patience:float)->None:
         try: gone = os.waitpid(-1, 0)[0] == pid or gone
         except ChildProcessError: return
 
-# %% ../nbs/4_course/31_labs.ipynb #00000051
+# %% ../nbs/4_course/31_labs.ipynb #00000053
 def _run_apart(job:dict, names:dict)->dict:
     "Fork, answer there, and report: {'answers'}, {'broken'} or {'stopped'}."
     receive, send = os.pipe()
@@ -1245,7 +1306,7 @@ def _run_apart(job:dict, names:dict)->dict:
     try: return dict(json.loads(data))
     except ValueError: return {'stopped': 'the process ended before it gave an answer' if not data else 'the process wrote something that is no answer'}
 
-# %% ../nbs/4_course/31_labs.ipynb #00000052
+# %% ../nbs/4_course/31_labs.ipynb #00000054
 def _serve(prelude:str)->None:
     "Answer jobs, a line of JSON each, until the input ends."
     channel = os.fdopen(os.dup(1), 'w')
@@ -1253,16 +1314,18 @@ def _serve(prelude:str)->None:
     names:dict[str, Any] = {}
     exec(prelude, names)
     torch.set_num_threads(1)
+    torch.nn.Conv2d(1, 1, 3)(torch.ones(1, 1, 3, 3)).sum().backward()   # what torch loads late, it loads here, once
+    _readable()                                                         # found once, too
     if sys.platform == 'linux': ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)   # orphans come to us
     import types
     stand_in:Any = types.ModuleType('eqtutor.labs')
     stand_in.check = lambda *args, **kwargs: None
-    sys.modules['eqtutor.labs'] = stand_in   # right answers are not for sale here
+    sys.modules['eqtutor.labs'] = stand_in   # an answer that imports `check` finds one; the right answers are kept by `_landlock`
     for line in sys.stdin:
         channel.write(json.dumps(_run_apart(json.loads(line), names)) + '\n')
         channel.flush()
 
-# %% ../nbs/4_course/31_labs.ipynb #00000053
+# %% ../nbs/4_course/31_labs.ipynb #00000055
 _PRELUDE = '''
 import itertools, math, random
 import numpy as np
@@ -1275,9 +1338,10 @@ from eqtutor.equivariance import *
 from eqtutor.convolution import *
 from eqtutor.layers import *
 '''
-_SERVER:tuple[Any, ...] = (encode, decode, answer_cases, _isolate, _limit, _answer, _confined, _collect, _reap, _run_apart, _serve)
+_SERVER:tuple[Any, ...] = (encode, decode, answer_cases, _readable, _landlock, _forbid, _isolate, _limit, _plain, _answer, _confined,
+                           _collect, _reap, _run_apart, _serve)
 _IMPORTS = '''
-import base64, ctypes, io, json, os, re, select, sys, time
+import base64, ctypes, functools, io, json, os, re, select, sys, time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -1288,10 +1352,10 @@ def _server_source()->str:
     parts = [f'import sys\nsys.path[:] = {path!r}\n' + _IMPORTS, 'import numpy as np\nimport torch\nfrom torch import Tensor\nfrom eqtutor.groups import Group']
     return '\n\n'.join([*parts, *map(inspect.getsource, _SERVER), f'_serve({_PRELUDE!r})'])
 
-# %% ../nbs/4_course/31_labs.ipynb #00000054
+# %% ../nbs/4_course/31_labs.ipynb #00000056
 def _start_server()->subprocess.Popen:
     env = {k: v for k, v in os.environ.items() if k in ('PATH', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH')}
-    env |= {f'{library}_NUM_THREADS': '1' for library in ('OMP', 'MKL', 'OPENBLAS')}
+    env |= {f'{library}_NUM_THREADS': '1' for library in ('OMP', 'MKL', 'OPENBLAS')} | {'CUDA_VISIBLE_DEVICES': ''}
     pipes:dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return subprocess.Popen([sys.executable, '-I', '-c', _server_source()], env=env, cwd='/', start_new_session=True, **pipes)
 
@@ -1304,7 +1368,7 @@ def _ask(server:subprocess.Popen, job:dict, patience:float)->dict|None:
         return json.loads(server.stdout.readline() if select.select([server.stdout], [], [], patience)[0] else b'')
     except (OSError, ValueError): return None
 
-# %% ../nbs/4_course/31_labs.ipynb #00000055
+# %% ../nbs/4_course/31_labs.ipynb #00000057
 class Sandbox:
     "A process that runs answers in confined copies of itself; started when first needed, and again if an answer ends it."
     def __init__(self,
@@ -1334,7 +1398,7 @@ class Sandbox:
     def __enter__(self)->'Sandbox': return self
     def __exit__(self, *_)->None: self.close()
 
-# %% ../nbs/4_course/31_labs.ipynb #00000057
+# %% ../nbs/4_course/31_labs.ipynb #00000059
 def grade_answer(
     e:Exercise,
     source:str,       # of the cell
@@ -1348,12 +1412,12 @@ def grade_answer(
     except Exception as error: return Verdict(e.id, 'stopped', 0, e.marks, f'its answer cannot be read ({type(error).__name__})')
     if 'broken' not in found: return Verdict(e.id, 'stopped', 0, e.marks, str(found.get('stopped', 'no answer came'))[:500])
     hint = ' Everything an answer needs stands in its own cell; torch, nn, F, math and the exports of chapters 01 to 06 are there.'
-    return Verdict(e.id, 'error', 0, e.marks, f'{found["broken"]}.' + hint*str(found['broken']).startswith('NameError'))
+    broken = str(found['broken'])[:500]
+    return Verdict(e.id, 'error', 0, e.marks, f'{broken}.' + hint*broken.startswith('NameError'))
 
-# %% ../nbs/4_course/31_labs.ipynb #0000005f
+# %% ../nbs/4_course/31_labs.ipynb #00000063
 def _cells(content:bytes)->list[dict]:
     "The notebook's cells: source and, where there is one, nbgrader's id."
-    if len(content) > 2e7: raise ValueError('the file is larger than 20 MB')
     nb = json.loads(content.decode('utf-8'))
     def text(source:Any)->str: return ''.join(map(str, source)) if isinstance(source, list) else str(source)
     def name(cell:dict)->str:
@@ -1377,7 +1441,7 @@ def _verdict(e:Exercise, cells:list[dict], sandbox:Sandbox, seed:int)->Verdict:
     if len(found) > 1: return Verdict(e.id, 'stopped', 0, e.marks, f'{len(found)} cells answer this exercise; leave one')
     return grade_answer(e, found[0], sandbox, seed)
 
-# %% ../nbs/4_course/31_labs.ipynb #00000060
+# %% ../nbs/4_course/31_labs.ipynb #00000064
 def grade_notebook(
     path:str|Path,
     sandbox:Sandbox,
@@ -1389,6 +1453,7 @@ def grade_notebook(
     cells:list[dict] = []
     try:
         if path.is_symlink() or not path.is_file(): raise ValueError('not a plain file')
+        if path.stat().st_size > 2e7: raise ValueError('the file is larger than 20 MB')   # before it is read
         content = path.read_bytes()
         cells = _cells(content)
         told = re.search(r'"chapter":\s*"(\w+)"', content.decode('utf-8'))
@@ -1399,25 +1464,35 @@ def grade_notebook(
     return record | {'marks': sum(v.marks or 0 for v in parts), 'of': sum(v.of for v in parts), 'by hand': sum(v.of for v in parts if v.state == 'by hand'),
                      'parts': [asdict(v) for v in parts], 'isolation': sandbox.isolation}
 
-# %% ../nbs/4_course/31_labs.ipynb #00000068
+# %% ../nbs/4_course/31_labs.ipynb #0000006c
 def _fingerprint()->str:
     "Changes with the exercises, their checks and the grader."
     return hashlib.sha256((_package()/'labs.py').read_bytes()).hexdigest()[:12]
 
+def _bytes(text:str)->bytes: return text.encode('utf-8', 'backslashreplace')   # half a character from a submission stops no class
+
+def _sha(text:str)->str: return hashlib.sha256(_bytes(text)).hexdigest()[:8]
+
+def _file_name(part:str)->str:
+    "A part of a name, if it can be a file's or folder's beside those we write; else shortened."
+    return part if len(part.encode()) < 200 and not part.endswith(('.json', '.html')) else f'{part[:40]}-{_sha(part)}'
+
 def _submissions(paths:Iterable[Path], out:Path)->dict[str, Path]:
-    "Notebooks by the name their results get."
-    found:dict[str, Path] = {}
+    "Notebooks by the name their results get; it depends on the file and not on the order. Where names agree, the folder's stands before them, or a number of the file."
+    found:list[tuple[str, Path]] = []
     for path in paths:
         if not path.exists(): raise FileNotFoundError(f'no submission at {path}')
         for p in sorted(path.rglob('*.ipynb')) if path.is_dir() else [path]:
             if out.resolve() in p.resolve().parents or '.ipynb_checkpoints' in p.parts: continue
             name = p.relative_to(path).with_suffix('').as_posix() if path.is_dir() else p.stem
-            while name in found: name += '+'
-            found[name] = p
+            found.append((name, p))
     if not found: raise FileNotFoundError('no notebooks (*.ipynb) there')
-    return found
+    for before in (lambda p: p.resolve().parent.name, lambda p: _sha(str(p.resolve()))):
+        twice = Counter(name for name, _ in found)
+        found = [(f'{before(p)}/{name}' if twice[name] > 1 else name, p) for name, p in found]
+    return {'/'.join(map(_file_name, _bytes(name).decode().split('/'))): p for name, p in found}
 
-# %% ../nbs/4_course/31_labs.ipynb #00000069
+# %% ../nbs/4_course/31_labs.ipynb #0000006d
 _STYLE = ('body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}'
           'td,th{padding:.4em .8em;border-bottom:1px solid #ccc;text-align:left;vertical-align:top}')
 
@@ -1434,31 +1509,42 @@ def _feedback(record:dict)->str:
             f'<p>{h(record["marks"])} of {h(record["of"])} marks{later}.</p>{problem}'
             f'<table><tr><th>exercise</th><th>state</th><th>marks</th><th>what to look at</th></tr>{"".join(map(row, record["parts"]))}</table></html>\n')
 
-# %% ../nbs/4_course/31_labs.ipynb #0000006a
+# %% ../nbs/4_course/31_labs.ipynb #0000006e
+_NOTHING:dict[str, Any] = {'marks': 0, 'of': 0, 'by hand': 0, 'parts': [], 'isolation': {}}
+_FAILED = 'the grader failed'
+
+def _failed(error:Exception, **told:Any)->dict: return _NOTHING | told | {'problem': f'{_FAILED}: {error!a}'}
+
 def _graded(path:Path, box:Sandbox, chapter:str|None, seed:int)->dict:
     "The result of a submission, whatever happens."
     try: return grade_notebook(path, box, chapter, seed)
     except Exception as error:
         box.close()
-        nothing:dict[str, Any] = {'marks': 0, 'of': 0, 'by hand': 0, 'parts': [], 'isolation': {}}
-        return nothing | {'file': path.name, 'chapter': chapter, 'seed': seed, 'problem': f'the grader failed: {type(error).__name__}: {error}'}
+        return _failed(error, file=path.name, chapter=chapter, seed=seed)
+
+# %% ../nbs/4_course/31_labs.ipynb #0000006f
+def _stored(file:Path)->dict:
+    "A result as it lies there; empty if there is none, or a damaged one."
+    try: return dict(json.loads(file.read_text(encoding='utf-8')))
+    except (OSError, ValueError, TypeError): return {}
 
 def _one(name:str, path:Path, out:Path, box:Sandbox, chapter:str|None, seed:int)->dict:
     "The result of one submission: as it lies in `out`, or new."
     target, page = out/'results'/f'{name}.json', out/'feedback'/f'{name}.html'
-    sha = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ''
-    key = {'sha256': sha, 'exercises': _fingerprint(), 'asked': chapter}
-    try: before = json.loads(target.read_text(encoding='utf-8'))
-    except (OSError, ValueError): before = {}
-    if page.exists() and all(before.get(k) == v for k, v in key.items()): return before | {'new': False}
+    plain = path.is_file() and not path.is_symlink() and path.stat().st_size <= 2e7
+    sha = hashlib.sha256(path.read_bytes()).hexdigest() if plain else ''
+    key = {'sha256': sha, 'exercises': _fingerprint(), 'asked': chapter, 'limits': box.limits}
+    before = _stored(target)
+    kept = page.exists() and all(before.get(k) == v for k, v in key.items()) and not str(before.get('problem')).startswith(_FAILED)
+    if kept: return before | {'new': False}
     record = _graded(path, box, chapter, seed) | {'name': name} | key
     for file, text in ((page, _feedback(record)), (target, json.dumps(record, indent=1, ensure_ascii=False) + '\n')):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, text.encode())
-    return record | {'new': True}
+        write_atomic(file, _bytes(text))
+    return record | {'new': True, 'changed': before.get('sha256') != sha}
 
-# %% ../nbs/4_course/31_labs.ipynb #0000006b
-def _safe(x:Any)->str: return f"'{x}" if str(x)[:1] in '=+-@' else str(x)   # a spreadsheet would run it
+# %% ../nbs/4_course/31_labs.ipynb #00000070
+def _safe(x:Any)->str: return re.sub(r"(^|;)(?=\s*[=+\-@])", r"\1'", str(x))   # a spreadsheet would run it; some part cells at a semicolon
 
 def _kept(file:Path)->dict[tuple, str]:
     "What a person has written into `marks.csv`, by submission and column; a spreadsheet may have put semicolons."
@@ -1473,7 +1559,7 @@ def _kept(file:Path)->dict[tuple, str]:
 def _table(records:list[dict], kept:dict[tuple, str])->str:
     "`marks.csv`: automatic marks, and those that a person has written into the file."
     ids = sorted({v['id'] for r in records for v in r['parts']}, key=lambda x: [int(n) for n in x.split('.')])
-    out = csv.writer(text := io.StringIO(), lineterminator='\n')
+    out = csv.writer(text := io.StringIO(), lineterminator='\n', quoting=csv.QUOTE_ALL)
     out.writerow(['submission', 'chapter', *ids, 'total', 'of', 'remarks'])
     for r in records:
         name, remarks = _safe(r['name']), [r['problem']] if r['problem'] else []
@@ -1481,11 +1567,23 @@ def _table(records:list[dict], kept:dict[tuple, str])->str:
         total = sum(float(m) for m in (str(m).replace(',', '.') for m in marks.values()) if re.fullmatch(r'\d+(\.\d+)?', m))
         for v in r['parts']:
             if v['state'] in ('stopped', 'missing'): remarks.append(f'{v["id"]} {v["state"]}')
-            if v['state'] == 'by hand' and marks[v['id']] and r.get('new'): remarks.append(f'{v["id"]} was marked before this version came in')
-        out.writerow([name, _safe(r['chapter']), *(marks.get(i, '') for i in ids), f'{total:g}', r['of'], '; '.join(remarks)])
+            if v['state'] == 'by hand' and marks[v['id']] and r.get('changed'): remarks.append(f'{v["id"]} was marked before this version came in')
+        out.writerow([name, _safe(r['chapter']), *(marks.get(i, '') for i in ids), f'{total:g}', r['of'], _safe('; '.join(remarks))])
     return text.getvalue()
 
-# %% ../nbs/4_course/31_labs.ipynb #0000006c
+# %% ../nbs/4_course/31_labs.ipynb #00000071
+def _write_tables(records:list[dict], out:Path)->None:
+    "`marks.csv`, with the one before as `marks.csv.bak`, and `marks.json`: these records, and those of earlier runs."
+    own = {r['name'] for r in records}
+    older = [r for p in (out/'results').rglob('*.json') if (r := _stored(p)).get('name', '') not in {'', *own} and r.keys() >= _NOTHING.keys()]
+    everything = sorted(records + older, key=lambda r: r['name'])
+    kept = _kept(out/'marks.csv')   # read only now: a person may have written meanwhile
+    if (out/'marks.csv').exists(): write_atomic(out/'marks.csv.bak', (out/'marks.csv').read_bytes())
+    write_atomic(out/'marks.csv', _bytes(_table(everything, kept)))
+    plain = [{k: v for k, v in r.items() if k not in ('new', 'changed')} for r in everything]
+    write_atomic(out/'marks.json', _bytes(json.dumps(plain, indent=1, ensure_ascii=False) + '\n'))
+
+# %% ../nbs/4_course/31_labs.ipynb #00000072
 def grade(
     paths:Iterable[str|Path],  # notebooks, or folders of them
     out:str|Path,              # results: marks.csv, marks.json, results/, feedback/
@@ -1496,15 +1594,17 @@ def grade(
     seed:int|None=None,        # of the cases; a new one if None
     report:Callable[[dict], None]=lambda record: None, # called after each submission
 )->list[dict]:
-    "Grade submissions side by side; what lies in `out` already is not graded again."
+    "Grade submissions side by side; what lies in `out` already is not graded again, and stays in the tables."
     out, seed = Path(out), secrets.randbelow(2**31) if seed is None else seed
-    work, kept = _submissions([Path(p) for p in paths], out), _kept(out/'marks.csv')
+    work = _submissions([Path(p) for p in paths], out)
+    _kept(out/'marks.csv')   # raises before the work if it is no table of marks
     out.mkdir(parents=True, exist_ok=True)
     boxes, free = [Sandbox(seconds, memory) for _ in range(min(workers or os.cpu_count() or 1, len(work)))], SimpleQueue[Sandbox]()
     for box in boxes: free.put(box)
     def one(name:str)->dict:
         box = free.get()
         try: record = _one(name, work[name], out, box, chapter, seed)
+        except Exception as error: record = _failed(error, name=name, file=work[name].name, chapter=chapter, seed=seed, new=True)
         finally: free.put(box)
         report(record)
         return record
@@ -1512,11 +1612,10 @@ def grade(
         with ThreadPoolExecutor(len(boxes)) as pool: records = list(pool.map(one, work))
     finally:
         for box in boxes: box.close()
-    write_atomic(out/'marks.csv', _table(records, kept).encode())
-    write_atomic(out/'marks.json', (json.dumps([{k: v for k, v in r.items() if k != 'new'} for r in records], indent=1, ensure_ascii=False) + '\n').encode())
+    _write_tables(records, out)
     return records
 
-# %% ../nbs/4_course/31_labs.ipynb #0000006f
+# %% ../nbs/4_course/31_labs.ipynb #00000078
 def progress(
     paths:Iterable[str|Path], # own notebooks, or folders of them
 )->list[dict]:
@@ -1544,7 +1643,7 @@ def progress_table(
         lines += [f'  {signs.get(r["state"], "✗")} {r["exercise"]:5} {r["kind"]:8} {r["state"]:9} {r["message"]}'.rstrip() for r in own]
     return '\n'.join(lines) if lines else 'no exercises found'
 
-# %% ../nbs/4_course/31_labs.ipynb #00000072
+# %% ../nbs/4_course/31_labs.ipynb #0000007b
 _TEACHERS = '31_labs', '33_teaching'   # the first holds all right answers
 
 def _course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
@@ -1558,7 +1657,7 @@ def _course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
         files[p.relative_to(root)] = _notebook_bytes(nb if solutions else student_copy(nb, name))
     return files
 
-# %% ../nbs/4_course/31_labs.ipynb #00000073
+# %% ../nbs/4_course/31_labs.ipynb #0000007c
 def copy_course(
     out:str|Path,
     solutions:bool=False,     # for teachers: the author's notebooks as they are

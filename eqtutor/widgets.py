@@ -278,7 +278,7 @@ def _between(view:FeatureView, x:Tensor, degrees:float, mirror:bool)->str:
     turned = rotate(upright, degrees)
     y, moved = view(x), view(turned)
     back = act(H, int(H.inv[h]), _turn_panels(moved, -off(h)))
-    def difference(a:Tensor, b:Tensor)->float: return ((a - b)*disc(*a.shape[-2:], margin=min(2, min(a.shape[-2:])/2 - 1))).abs().max().item()/(b.abs().max().item() or 1.)
+    def difference(a:Tensor, b:Tensor)->float: return ((a - b)*disc(a.shape[-2], a.shape[-1], margin=min(2, min(a.shape[-2:])/2 - 1))).abs().max().item()/(b.abs().max().item() or 1.)
     verdict = (f'<div class="near">≈ approximate: {degrees:g}° is not in {html.escape(H.name)}. Inside the disc the maps carried back differ by {difference(back, y):.0%}; turning the image there and back changes it by '
                f'{difference(rotate(turned, -degrees), upright):.0%} already. Nearest element: {H.describe(h)}.</div>')
     return _rows(view, _input_row(turned, f'0 · the input, turned by {degrees:g}°', max(len(H), 4)), verdict, y, moved, back, H.mul[h].tolist())

@@ -1,4 +1,5 @@
 "The grader at full size: a class of a hundred, an interrupted run, a system that cannot isolate."
+import ctypes
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import time
 
 import pytest
 
+from eqtutor import labs
 from eqtutor.labs import chapter_exercises, copy_course, course_chapters, grade, student_copy
 
 CHAPTER = '05_convolution'
@@ -58,7 +60,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
 
 def test_without_namespaces_sockets_are_blocked_and_the_result_says_so():
     script = ('import sys; from eqtutor import labs; sys.platform = "other"; done = labs._isolate()\n'
-              'assert done == {"network": "blocked in the process only", "processes": "not separated", "files": "not protected"}, done\n'
+              'assert done == {"network": "blocked in the process only", "processes": "not separated", "files": "not protected", "calls": "not filtered"}, done\n'
               'import socket\n'
               'for make in (socket.socket, lambda: socket.create_connection(("localhost", 1)), lambda: socket.getaddrinfo("localhost", 1)):\n'
               '    try: make()\n'
@@ -66,6 +68,14 @@ def test_without_namespaces_sockets_are_blocked_and_the_result_says_so():
               '    else: raise SystemExit("a socket")')
     done = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, env=os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)})
     assert done.returncode == 0, done.stderr
+
+
+def test_without_landlock_or_seccomp_nothing_is_claimed(monkeypatch):
+    "An old kernel refuses the calls; on another architecture their numbers are not known, and nothing is filtered by wrong ones."
+    class Old: syscall = prctl = staticmethod(lambda *args: -1)
+    assert not labs._landlock(Old()) and not labs._forbid(Old())
+    monkeypatch.setattr(os, 'uname', lambda: os.uname_result(('Linux', '', '', '', 'riscv64')))
+    assert not labs._forbid(ctypes.CDLL(None))
 
 
 def test_the_whole_course_is_copied(tmp_path):
