@@ -290,6 +290,21 @@ def _bench_networks(names:list[str], batch:int, memory:bool)->list[tuple[str, li
     return tables
 
 # %% ../nbs/4_course/32_cli.ipynb #00000027
+def _object(path:Path|None, known:list[str])->dict[str, Any]:
+    "The settings of a JSON file; an error that says what is wrong with it."
+    example = 'Expected an object such as {"network": "p4-cnn", "epochs": 10}.'
+    try: found = json.loads(path.read_text(encoding='utf-8')) if path else {}
+    except ValueError as error: raise ValueError(f'{path} is not JSON ({error}). {example}') from error
+    if not isinstance(found, dict): raise ValueError(f'{path} holds {found!r}. {example}')
+    if unknown := [k for k in found if k not in known]: raise ValueError(f'{path}: unknown settings {", ".join(unknown)}. Known are {", ".join(known)}.')
+    return found
+
+def _check_setting(name:str, kind:Any, value:Any)->None:
+    if isinstance(value, bool) or not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
+        raise ValueError(f'{name} must be {getattr(kind, "__name__", kind)}, got {value!r}.')
+    if name in ('epochs', 'batch_size') and value < 1: raise ValueError(f'{name} must be at least 1, got {value}.')
+
+# %% ../nbs/4_course/32_cli.ipynb #00000028
 @dataclass(frozen=True)
 class Training:
     "The settings of `eqtutor train`."
@@ -315,19 +330,11 @@ class Training:
     def read(cls, path:Path|None, recipe:str|None=None, **options)->'Training':
         "Settings from a recipe of `RECIPES`, overridden by a JSON file, overridden by the options that are given."
         if recipe is not None and recipe not in RECIPES: raise ValueError(f'unknown recipe {recipe!r}. Known are {", ".join(RECIPES)}.')
-        try: found = json.loads(path.read_text(encoding='utf-8')) if path else {}
-        except ValueError as error: raise ValueError(f'{path} is not JSON ({error}). Expected an object such as {{"network": "p4-cnn", "epochs": 10}}.') from error
-        if not isinstance(found, dict): raise ValueError(f'{path}: expected an object such as {{"network": "p4-cnn", "epochs": 10}}, got {found!r}.')
-        known = [f.name for f in fields(cls)]
-        if unknown := [k for k in found if k not in known]: raise ValueError(f'{path}: unknown settings {", ".join(unknown)}. Known are {", ".join(known)}.')
-        settings = (vars(RECIPES[recipe]) if recipe else {}) | found | {k: v for k, v in options.items() if v is not None}
-        for f in fields(cls):
-            if (v := settings.get(f.name, f.default)) is True or v is False or not isinstance(v, f.type) and not (f.type is float and isinstance(v, int)):
-                raise ValueError(f'{f.name} must be {getattr(f.type, "__name__", f.type)}, got {v!r}.')
-        if (few := [k for k in ('epochs', 'batch_size') if settings.get(k, 1) < 1]): raise ValueError(f'{few[0]} must be at least 1, got {settings[few[0]]}.')
+        settings = (vars(RECIPES[recipe]) if recipe else {}) | _object(path, [f.name for f in fields(cls)]) | {k: v for k, v in options.items() if v is not None}
+        for f in fields(cls): _check_setting(f.name, f.type, settings.get(f.name, f.default))
         return cls(**settings)
 
-# %% ../nbs/4_course/32_cli.ipynb #00000028
+# %% ../nbs/4_course/32_cli.ipynb #00000029
 def _own_device()->str:
     "This process's GPU, or the CPU."
     return f'cuda:{os.environ.get("LOCAL_RANK", 0)}' if torch.cuda.is_available() else 'cpu'
@@ -355,7 +362,7 @@ def _loaders(c:Training, device:str)->dict:
     if got != want: raise ValueError(f'{c.network} is made for pictures {want}, but {c.data} has {got}. Choose another network or data set: `eqtutor models` says what belongs together.')
     return {s: get_loader(d, c.batch_size if s == 'train' else 500, s == 'train', c.seed, device, c.augment if s == 'train' else None) for s, d in sets.items()}
 
-# %% ../nbs/4_course/32_cli.ipynb #00000029
+# %% ../nbs/4_course/32_cli.ipynb #0000002a
 def run_training(
     c:Training,
     out:Path=Path('results'), # the result goes to `out/<experiment>/<seed>.json`
@@ -375,14 +382,14 @@ def run_training(
     if _writes(): write_atomic(folder/f'{c.seed}.json', (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
     return result
 
-# %% ../nbs/4_course/32_cli.ipynb #0000002b
+# %% ../nbs/4_course/32_cli.ipynb #0000002c
 TRAINING_IMAGES = {'digits': 1_197, 'mnist': 10_000, 'rotmnist': 10_000, 'rotmnist-original': 10_000, 'cifar10': 40_000, 'cifar100': 40_000, 'pcam': 262_144}
 
 def _network(name:str)->nn.Module: return get_model(name).make()   # importable, for a process of its own
 
 def _clock(time:float)->str: return f'{time/3600:,.1f} h' if time >= 3600 else f'{time/60:.0f} min' if time >= 60 else f'{time:.0f} s'
 
-# %% ../nbs/4_course/32_cli.ipynb #0000002c
+# %% ../nbs/4_course/32_cli.ipynb #0000002d
 @dataclass(frozen=True)
 class Estimate:
     "What a training run would take."
@@ -397,7 +404,7 @@ class Estimate:
         return (f'{self.network}: {self.steps:,} steps of {self.batch_size} images, {self.macs:.1e} multiplications ({_clock(self.macs/1e12)} at 10¹² a second), '
                 f'about {self.memory/2**30:.1f} GB for a step; here ({self.device}) about {_clock(self.seconds)}')
 
-# %% ../nbs/4_course/32_cli.ipynb #0000002d
+# %% ../nbs/4_course/32_cli.ipynb #0000002e
 def estimate_training(
     c:Training,
 )->Estimate:
@@ -410,13 +417,13 @@ def estimate_training(
     sizes = (c.batch_size,)*2 if device != 'cpu' else (4, 8)
     def at_batch(few:float, many:float)->float: return max(many, few + (many - few)/4*(c.batch_size - 4)) if device == 'cpu' else many
     pictures = [torch.randn(n, *model.input_shape, device=device) for n in sizes]
-    times = interleaved({str(i): partial(training_step, net, x) for i, x in enumerate(pictures)}, 3)
+    times = interleaved({str(i): partial(training_step, net, x) for i, x in enumerate(pictures)}, 1)
     memory = [peak_memory(partial(_network, c.network), x.shape, device, 3600) for x in pictures]
     macs = 3*c.epochs*images*sum(r.macs for r in layer_costs(net, pictures[0][:1]))
     name = torch.cuda.get_device_name() if device != 'cpu' else f'processor, {(n := torch.get_num_threads())} thread{"s"*(n > 1)}'
     return Estimate(model.name, steps, c.batch_size, macs, int(at_batch(*memory)), steps*at_batch(*(min(t) for t in times.values())), name)
 
-# %% ../nbs/4_course/32_cli.ipynb #00000032
+# %% ../nbs/4_course/32_cli.ipynb #00000033
 def _report(c:Training, found:Estimate|dict, out:Path, as_json:bool)->str:
     "What `eqtutor train` prints at its end."
     if as_json: return json.dumps(asdict(found) if isinstance(found, Estimate) else found, ensure_ascii=False)
@@ -424,7 +431,7 @@ def _report(c:Training, found:Estimate|dict, out:Path, as_json:bool)->str:
     return (f'{c.network} ({found["parameters"]:,} parameters) on {c.data}, {c.epochs} epochs, {found["seconds"]:.0f} s: test accuracy {found["test"]["accuracy"]:.2%}. '
             f'Written to {out/c.experiment}/{c.seed}.json')
 
-# %% ../nbs/4_course/32_cli.ipynb #00000033
+# %% ../nbs/4_course/32_cli.ipynb #00000034
 @app.command()
 def train(
     config:Path=typer.Argument(None, help='A JSON file of settings; every name below may stand in it, with _ for -.'),
@@ -456,7 +463,7 @@ def train(
         found = estimate_training(c) if estimate else run_training(c, out.expanduser(), runs.expanduser(), resume)
     if _writes(): typer.echo(_report(c, found, out, as_json))
 
-# %% ../nbs/4_course/32_cli.ipynb #0000003b
+# %% ../nbs/4_course/32_cli.ipynb #0000003c
 @app.command()
 def lab(
     folder:Path=typer.Argument(Path('eqtutor-course'), help='Where the course is copied to.'),
@@ -469,7 +476,7 @@ def lab(
         typer.echo(f'{len(done["written"])} files in {folder}' + ''.join(f'\nkept, for it was changed: {p}' for p in done['kept']))
         if open_: raise typer.Exit(open_lab(folder.expanduser()))
 
-# %% ../nbs/4_course/32_cli.ipynb #0000003d
+# %% ../nbs/4_course/32_cli.ipynb #0000003e
 labs = typer.Typer(help='Exercises: students\' notebooks, marks, and one\'s own progress.', no_args_is_help=True)
 app.add_typer(labs, name='labs')
 
@@ -483,7 +490,7 @@ def labs_build(
     with _explained(): written = build(_folder(out.expanduser()), chapters)
     typer.echo(json.dumps([str(p) for p in written]) if as_json else f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written))
 
-# %% ../nbs/4_course/32_cli.ipynb #0000003e
+# %% ../nbs/4_course/32_cli.ipynb #0000003f
 @labs.command('grade')
 def labs_grade(
     submissions:list[Path]=typer.Argument(..., help='Notebooks, or folders of them (a folder for each student).'),
@@ -497,15 +504,15 @@ def labs_grade(
 )->None:
     "Grade submissions, each answer in a process of its own: no network, limits on time and memory. Exit code 1 if a file could not be read."
     def report(r:dict)->None:
-        if not as_json: typer.echo(f'{r["name"]}: ' + (r['problem'] or f'{r["marks"]} of {r["of"]}' + f', {r["by hand"]} by hand'*bool(r['by hand'])) + ' (as before)'*(not r['new']))
+        if not as_json: typer.echo(r['name'].encode('utf-8', 'backslashreplace').decode() + ': ' + (r['problem'] or f'{r["marks"]} of {r["of"]}' + f', {r["by hand"]} by hand'*bool(r['by hand'])) + ' (as before)'*(not r['new']))
     with _explained(): records = grade([p.expanduser() for p in submissions], out.expanduser(), chapter, seconds, memory, workers, seed, report)
-    if as_json: typer.echo(json.dumps(records, ensure_ascii=False))
+    if as_json: typer.echo(json.dumps(records))   # ASCII: a file's name may be no text
     else:
         weak = {k: v for r in records for k, v in r['isolation'].items() if v not in ('own namespace', 'read only', 'filtered')}
         typer.echo(f'Written to {out}: marks.csv, marks.json, feedback/, results/.' + (f' This system isolates in part only: {weak}.' if weak else ''))
     if any(r['problem'] for r in records): raise typer.Exit(1)
 
-# %% ../nbs/4_course/32_cli.ipynb #0000003f
+# %% ../nbs/4_course/32_cli.ipynb #00000040
 @labs.command('progress')
 def labs_progress(
     notebooks:list[Path]=typer.Argument(None, help='Your notebooks, or folders of them.  [default: .]'),
@@ -515,7 +522,7 @@ def labs_progress(
     with _explained(): rows = progress([p.expanduser() for p in notebooks or [Path('.')]])
     typer.echo(json.dumps(rows, ensure_ascii=False) if as_json else progress_table(rows))
 
-# %% ../nbs/4_course/32_cli.ipynb #00000042
+# %% ../nbs/4_course/32_cli.ipynb #00000043
 @app.command()
 def widget(
     network:str=typer.Argument('p4-cnn', help='A name of `eqtutor models`.'),
@@ -539,7 +546,7 @@ def widget(
         write_atomic(out.expanduser(), page(f'{network}, {layer or "first layer"}', shown.html()).encode())
     typer.echo(f'Written to {out}: open it in any browser and move the slider.')
 
-# %% ../nbs/4_course/32_cli.ipynb #00000043
+# %% ../nbs/4_course/32_cli.ipynb #00000044
 def _picture(path:Path, channels:int, size:int)->Tensor:
     "The middle square of a picture, `(c, size, size)`, from 0 to 1."
     picture = _Image.open(path).convert('L' if channels == 1 else 'RGB')
