@@ -387,6 +387,17 @@ TRAINING_IMAGES = {'digits': 1_197, 'mnist': 10_000, 'rotmnist': 10_000, 'rotmni
 
 def _network(name:str)->nn.Module: return get_model(name).make()   # importable, for a process of its own
 
+def _size(n:int)->str: return f'{n/2**30:.1f} GB' if n >= 2**30 else f'{n/2**20:.0f} MB'
+
+def _kept(net:nn.Module, x:Tensor)->int:
+    "Bytes that the forward pass keeps for the backward pass; each storage counts once."
+    kept:dict[int, int] = {}
+    def keep(t:Tensor)->Tensor:
+        kept[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t): scores = net(x)   # held until the sum is made, so that no address comes twice
+    return sum(kept.values()) + 0*len(scores)
+
 def _clock(time:float)->str: return f'{time/3600:,.1f} h' if time >= 3600 else f'{time/60:.0f} min' if time >= 60 else f'{time:.0f} s'
 
 # %% ../nbs/4_course/32_cli.ipynb #0000002d
@@ -397,12 +408,12 @@ class Estimate:
     steps:int
     batch_size:int
     macs:int       # of all steps, forward and backward
-    memory:int     # bytes, of one step
+    memory:int     # bytes: on a GPU the peak of a step, on a processor what it keeps
     seconds:float  # of all steps, on `device`
     device:str
     def __str__(self)->str:
         return (f'{self.network}: {self.steps:,} steps of {self.batch_size} images, {self.macs:.1e} multiplications ({_clock(self.macs/1e12)} at 10¹² a second), '
-                f'about {self.memory/2**30:.1f} GB for a step; here ({self.device}) about {_clock(self.seconds)}')
+                f'about {_size(self.memory)} for a step; here ({self.device}) about {_clock(self.seconds)}')
 
 # %% ../nbs/4_course/32_cli.ipynb #0000002e
 def estimate_training(
@@ -418,7 +429,8 @@ def estimate_training(
     def at_batch(few:float, many:float)->float: return max(many, few + (many - few)/4*(c.batch_size - 4)) if device == 'cpu' else many
     pictures = [torch.randn(n, *model.input_shape, device=device) for n in sizes]
     times = interleaved({str(i): partial(training_step, net, x) for i, x in enumerate(pictures)}, 1)
-    memory = [peak_memory(partial(_network, c.network), x.shape, device, 3600) for x in pictures]
+    if device == 'cpu': memory = [_kept(net, x) + 16*sum(p.numel() for p in net.parameters()) for x in pictures]
+    else: memory = [peak_memory(partial(_network, c.network), x.shape, device, 3600) for x in pictures]
     macs = 3*c.epochs*images*sum(r.macs for r in layer_costs(net, pictures[0][:1]))
     name = torch.cuda.get_device_name() if device != 'cpu' else f'processor, {(n := torch.get_num_threads())} thread{"s"*(n > 1)}'
     return Estimate(model.name, steps, c.batch_size, macs, int(at_batch(*memory)), steps*at_batch(*(min(t) for t in times.values())), name)
