@@ -32,13 +32,14 @@ from PIL import Image as _Image
 from torch import Tensor, nn
 
 from .actions import rotate
-from . import affine as _affine, attentive as _attentive, e4 as _e4, frame as _frame, gsa as _gsa  # they register networks and benchmarks
+from . import one_frame as _frame  # they register networks and benchmarks
+from .nn import affine as _affine, attentive as _attentive, e4 as _e4, self_attention as _gsa
 from .cost import BENCHMARKS, CostRow, cost_table, interleaved, layer_costs, markdown_table, peak_memory, training_step
 from .data import DATASETS, TensorLoader, digits, get_loader, mnist
 from .equivariance import layer_report, perturb_
 from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
-from .networks import get_model, model_rows, p4_cnn, z2_cnn
+from .models.backbones import get_model, model_rows, p4_cnn, z2_cnn
 from .training import RECIPES, environment, evaluate, fit, load_weights, seed_everything, write_atomic
 from .widgets import RotateAndPermute, page
 

@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from .convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
+from .nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 
 # %% ../nbs/2_training/11_cost.ipynb #00000009
 Shape = tuple[int, ...]
@@ -97,7 +97,7 @@ def layer_costs(
     x:Tensor,          # an input, on the device of the net
 )->list[LayerCost]:
     "Cost of each layer by its registered formula, in the order of computation; a layer used twice has its parameters once."
-    found = {name: m for name, m in net.named_modules() if find_by_type(FORMULAS, m)}
+    found = {name: m for name, m in net.named_modules() if formula_of(m)}
     outer = {name: m for name, m in found.items() if not any(_inside(name, other) for other in found)}
     known = {id(p) for m in outer.values() for p in m.parameters()}
     if missing := [name for name, p in net.named_parameters() if id(p) not in known]:
@@ -105,7 +105,7 @@ def layer_costs(
     rows, seen = list[LayerCost](), set[int]()
     def note(name:str, layer:nn.Module, args:tuple, kwargs:dict, y:Any)->None:
         inputs = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        parameters, macs = find_by_type(FORMULAS, layer)(layer, tuple(inputs[0].shape), tuple(y.shape))
+        parameters, macs = formula_of(layer)(layer, tuple(inputs[0].shape), tuple(y.shape))
         if parameters != (held := sum(p.numel() for p in layer.parameters())):
             raise ValueError(f'{name}: {type(layer).__name__} holds {held:,} parameters, its formula says {parameters:,}. Register a formula for this type with @cost_formula.')
         new = sum(p.numel() for p in layer.parameters() if id(p) not in seen)
@@ -130,6 +130,12 @@ def _quietly(net:nn.Module, x:Tensor)->Tensor:
         with torch.no_grad(): return net(x)
     finally:
         for m, training in modes: m.training = training
+
+def formula_of(layer:nn.Module)->Any:
+    "The registered formula of a layer, or what the layer says of itself; None where there is neither."
+    if formula := find_by_type(FORMULAS, layer): return formula
+    if not callable(getattr(layer, 'macs', None)): return None
+    return lambda layer, x, y: (count_parameters(layer), layer.macs(x, y))
 
 # %% ../nbs/2_training/11_cost.ipynb #00000014
 Twin = Callable[..., Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eqtutor.convolution import GroupConv2d
+from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.cost import interleaved
 from eqtutor.training import environment, write_atomic
 

@@ -2,9 +2,9 @@
 import pytest
 import torch
 
-from eqtutor.e4 import e4_net
+from eqtutor.nn.e4 import e4_net
 from eqtutor.equivariance import equivariance_error, perturb_
-from eqtutor.networks import p4_cnn
+from eqtutor.models.backbones import p4_cnn
 
 BATCH = ({0: torch.export.Dim('batch')},)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from eqtutor.convolution import GroupConv2d
+from eqtutor.nn.convolution import GroupConv2d
 
 
 def seconds(step):

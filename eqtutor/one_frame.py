@@ -16,14 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
-from .attention import ChannelAttention, SpatialAttention, SqueezeExcitation, StandAloneSelfAttention2d
-from .attentive import AttentiveGroupConv2d
-from .convolution import GroupConv2d, check_positive
+from .nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
+from .nn.attention import (ChannelAttention, SpatialAttention, SqueezeExcitation,
+                                  StandAloneSelfAttention2d)
+from .nn.attentive import AttentiveGroupConv2d
+from .core import check_positive
+from .nn.convolution import GroupConv2d
 from .cost import CostRow, benchmark, cost_table
-from .e4 import E4Conv2d
+from .nn.e4 import E4Conv2d
 from .groups import Affine, Group, affine_product, get_group
-from .gsa import GroupSelfAttention2d
+from .nn.self_attention import GroupSelfAttention2d
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000000a
 Pair = Callable[[Affine, Tensor, Tensor|None], Tensor|int]
