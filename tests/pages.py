@@ -1,4 +1,4 @@
-"Notebooks as documents: how to read them, and what their cells hold. What the rules in `page_rules.py` are made of."
+"Notebooks as documents: how to read them, and what their cells hold."
 import ast
 import json
 import posixpath

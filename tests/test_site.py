@@ -118,7 +118,8 @@ BROKEN = {
     'format.html.include-in-header': ['https://x.org/a.html'],
     'format.html.mainfont': 'url(//x.org/a)', 'inner.format.html.css': 'none.css',
     'inner.bibliography': ''}
-THEMES = {'light': 'default'}, {'light': 'default', 'dark': 'default'}, {'light': 'default', 'dark': 'darkly'}
+THEMES = [dict(light='default'), dict(light='default', dark='default'),
+          dict(light='default', dark='darkly')]
 
 def changed(path, value):
     site, inner = yaml_of('_quarto.yml'), yaml_of('nbs/_quarto.yml')

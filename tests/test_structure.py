@@ -39,7 +39,8 @@ SMALLER = '''### Smaller
 
 After @he2021efficient.'''
 WIDGET = ('<img src="data:image/png;base64,//AAAA" alt="x"><svg role="img" aria-label="y"></svg>'
-          '<input aria-label="z"><table><thead><tr><th>u</th></tr></thead><tr><td>1</td></tr></table>'
+          '<input aria-label="z"><table><thead><tr><th>u</th></tr></thead><tr><td>1</td></tr>'
+          '</table>'
           '<a href="https://x.org">x</a><script>"<img>"</script>')
 PLOTS = ('a.plot(x, y, "o-", label="a")\na.plot(x, y, label="b", ls="--")\na.plot(x, y)\n'
          'a.bar(x, y, label="c", hatch="/")')
@@ -101,8 +102,8 @@ BAD = {
         *texts_of('![a cat](https://x.org/cat.png)', '<img alt="x" src="https://x.org/a.png">'),
         [py('x', shows(**{'application__javascript': 'x'}))],
         [py('x', shows(**{'application__vnd.plotly.v1+json': {}}))]],
-    rules.next_chapter: texts_of('## Summary', '**Next**: [01](01_first.ipynb), [03](03_later.ipynb)',
-                                 '**Next**: 03'),
+    rules.next_chapter: texts_of('## Summary', '**Next**: 03',
+                                 '**Next**: [01](01_first.ipynb), [03](03_later.ipynb)'),
     rules.installs: codes(
         '#| default_exp good', f'#| default_exp good\n{INSTALL}',
         f'#| hide\n#| eval: false\n{INSTALL}', f'#| eval: false\n#| teacher\n{INSTALL}',

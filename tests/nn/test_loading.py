@@ -100,4 +100,5 @@ def test_a_table_that_is_a_buffer_is_lost():
     layer, x = TableAsBuffer(), torch.randn(3, 4)
     other = on_meta(TableAsBuffer)
     other.load_state_dict(layer.state_dict(), assign=True)
-    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)): assert_same(other, layer, x)
+    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
+        assert_same(other, layer, x)
