@@ -11,6 +11,8 @@ __all__ = ['STYLES', 'LEVELS', 'Picture', 'png', 'alt_text', 'plot_feature_map',
 import base64
 import io
 import math
+from itertools import product
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,12 +26,16 @@ from .groups import Group, generate, get_group
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000006
 class Picture(Figure):
-    "A matplotlib `Figure` with a description, `alt`. A notebook shows it; reading programs read it out."
+    "A matplotlib `Figure` with a description, `alt`, that a notebook shows."
     alt:str = ''
-    def __init__(self, figsize=None, dpi:float=80, **kwargs): super().__init__(figsize=figsize, dpi=dpi, **kwargs)
+
+    def __init__(self, figsize=None, dpi:float=80, **kwargs):
+        super().__init__(figsize=figsize, dpi=dpi, **kwargs)
+
     def _repr_mimebundle_(self, include=None, exclude=None):
         data = base64.b64encode(png(self)).decode()
-        return {'image/png': data, 'text/plain': self.alt}, {'image/png': {'alt': self.alt}}
+        metadata = {'image/png': {'alt': self.alt}}
+        return {'image/png': data, 'text/plain': self.alt}, metadata
 
 def png(
     fig:Figure,
@@ -44,35 +50,46 @@ def alt_text(
     fig:Figure,
 )->str:
     "The figure's description in words; an error if it has none."
-    if not (alt := getattr(fig, 'alt', '')): raise ValueError("this figure has no description: say what it shows, fig.alt = '…'")
-    return alt
+    if alt := getattr(fig, 'alt', ''): return alt
+    raise ValueError("this figure has no description: say what it shows, fig.alt = '…'")
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000009
 def _tensor(x, name:str, *shapes:str)->Tensor:
-    "`x` on the CPU in float64, if it has as many axes as one of the shapes and all its entries are finite."
-    x, want = torch.as_tensor(x).detach().cpu().double(), {s.count(',') + 1 for s in shapes}
-    if x.ndim not in want or 0 in x.shape:
-        hint = f' Pick one image of the batch, as in {name}[0].' if x.ndim > max(want) else ''
-        raise ValueError(f'{name} must have shape {" or ".join(shapes)}, with no empty axis, got {tuple(x.shape)}.{hint}')
+    "`x` on the CPU in float64, if its axes fit a shape and its entries are finite."
+    x = torch.as_tensor(x, device='cpu').detach().double()
+    axes = {shape.count(',') + 1 for shape in shapes}
+    if x.ndim not in axes or 0 in x.shape:
+        batch = f' Pick one image of the batch, as in {name}[0].'
+        hint = batch if x.ndim > max(axes) else ''
+        raise ValueError(f'{name} must have shape {" or ".join(shapes)}, '
+                         f'with no empty axis, got {tuple(x.shape)}.{hint}')
     if len(bad := (~x.isfinite()).nonzero()):
-        raise ValueError(f'{name} holds {len(bad)} NaN or infinite entries of {x.numel()}, the first at index {tuple(bad[0].tolist())}. '
-                         f'Find the layer that made them, or draw {name}.nan_to_num().')
+        index = tuple(bad[0].tolist())
+        raise ValueError(
+            f'{name} holds {len(bad)} NaN or infinite entries of {x.numel()}, '
+            f'the first at index {index}. '
+            f'Find the layer that made them, or draw {name}.nan_to_num().')
     return x
 
 def _on_group(x, name:str, group:Group, *shapes:str)->Tensor:
     "The same, with the group axis third from the end."
     x = _tensor(x, name, *shapes)
     if x.ndim > 2 and x.shape[-3] != len(group):
-        raise ValueError(f'axis {x.ndim - 3} of {name} must be the group axis of {group.name}, |H| = {len(group)}, got shape {tuple(x.shape)}. '
-                         f'Pass the group of the layer that made it.')
+        axis, n, shape = x.ndim - 3, len(group), tuple(x.shape)
+        raise ValueError(
+            f'axis {axis} of {name} must be the group axis of {group.name}, |H| = {n}, '
+            f'got shape {shape}. Pass the group of the layer that made it.')
     return x
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000000b
 def _image(image)->Tensor:
-    "A grey image `(h, w)` or a colour image `(h, w, 3)` with values in 0..1, from `(h, w)`, `(1, h, w)` or `(3, h, w)`."
+    "A grey image `(h, w)` or a colour image `(h, w, 3)` with values in 0..1."
     image = _tensor(image, 'image', '(h, w)', '(1, h, w)', '(3, h, w)')
     if image.ndim == 2: return image
-    if len(image) not in (1, 3): raise ValueError(f'image must have 1 channel or 3, got shape {tuple(image.shape)}. Pick one, as in image[0].')
+    if len(image) not in (1, 3):
+        shape = tuple(image.shape)
+        raise ValueError(f'image must have 1 channel or 3, got shape {shape}. '
+                         'Pick one, as in image[0].')
     if len(image) == 1: return image[0]
     low, high = min(image.min().item(), 0.), max(image.max().item(), 1.)
     return ((image - low)/(high - low)).movedim(0, -1)
@@ -86,34 +103,43 @@ def _scale(x:Tensor)->tuple[float, float]:
 def _ends(cmap:str, low:float, high:float)->str:
     "The colour scale in words."
     first, last = (sum(colormaps[cmap](end)[:3]) for end in (0., 1.))
-    return f'dark {low:.2g}, bright {high:.2g}' if first < last else f'bright {low:.2g}, dark {high:.2g}'
+    if first < last: return f'dark {low:.2g}, bright {high:.2g}'
+    return f'bright {low:.2g}, dark {high:.2g}'
 
 def _panel(ax, x:Tensor, title:str='', **kw):
     "Draw one image without axes' ticks."
-    ax.set(xticks=[], yticks=[]); ax.set_title(title, fontsize=9)
+    ax.set(xticks=[], yticks=[])
+    ax.set_title(title, fontsize=9)
     return ax.imshow(x.numpy(), interpolation='nearest', **kw)
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000000e
-def _name(group:Group, h:int)->str: return f'{h}: {group.describe(h)}'.replace(', ', '\n')
+def _name(group:Group, h:int)->str:
+    return f'{h}: {group.describe(h)}'.replace(', ', '\n')
 
 def plot_feature_map(
-    f:Tensor,              # feature map on G `(|H|, h, w)`, or several channels of it `(c, |H|, h, w)`
+    f:Tensor,              # feature map on G, `(|H|, h, w)` or `(c, |H|, h, w)`
     group:Group|str,
     cmap:str='cividis',    # matplotlib colour map
 )->Picture:
-    "Feature map on G, `(|H|, h, w)` or `(c, |H|, h, w)`, as a grid: a row a channel, a column a pose, one colour scale for all."
+    "A feature map on G as a grid: a row a channel, a column a pose, one colour scale."
     group = get_group(group)
     f = _on_group(f, 'f', group, '(|H|, h, w)', '(c, |H|, h, w)')
     f = f[None] if f.ndim == 3 else f
-    (c, n, *size), (low, high), side = f.shape, _scale(f), min(1.3, 10/len(group))
-    fig = Picture(figsize=(side*n + .9, side*c*min(size[0]/size[1], 2) + .6), layout='compressed')
+    c, n, h, w = f.shape
+    (low, high), side = _scale(f), min(1.3, 10/n)
+    height = side*c*min(h/w, 2) + .6
+    fig = Picture(figsize=(side*n + .9, height), layout='compressed')
     axes = fig.subplots(c, n, squeeze=False)
     for i, row in enumerate(axes):
-        for h, ax in enumerate(row): drawn = _panel(ax, f[i, h], _name(group, h) if i == 0 else '', cmap=cmap, vmin=low, vmax=high)
+        for q, ax in enumerate(row):
+            title = _name(group, q) if i == 0 else ''
+            drawn = _panel(ax, f[i, q], title, cmap=cmap, vmin=low, vmax=high)
         if c > 1: row[0].set_ylabel(f'channel {i}', fontsize=8)
     fig.colorbar(drawn, ax=axes, fraction=.03, pad=.01).ax.tick_params(labelsize=7)
-    fig.alt = f'{c} channel(s) of a {size[0]}×{size[1]} feature map on {group.name}, one panel a pose: ' + '; '.join(
-        f'pose {h}, {group.describe(h)}: strongest {f[:, h].max():.2g}' for h in group.elements) + '.'
+    words = [f'pose {q}, {group.describe(q)}: strongest {f[:, q].max():.2g}'
+             for q in group.elements]
+    fig.alt = (f'{c} channel(s) of a {h}×{w} feature map on {group.name}, '
+               f'one panel a pose: {"; ".join(words)}.')
     return fig
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000017
@@ -122,35 +148,43 @@ def ring_places(
     inner:float=1.,  # radius of the ring of turns
     outer:float=1.8, # radius of the ring of elements that mirror
 )->Tensor:
-    "Where each pose q stands in the ring, `(|H|, 2)`, x right and y up: at q·(0, radius)."
+    "Where pose q stands in the ring, `(|H|, 2)`, x right and y up: at q·(0, radius)."
     group = get_group(group)
     radius = torch.where(torch.linalg.det(group.matrices) > 0, inner, outer)
     return group.matrices[:, :, 1]*radius[:, None]
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000001e
-def _ring_size(group:Group)->tuple[float, float, float]:
-    "Radius of the inner and outer ring and half the width of the figure, in panels, such that no panels touch."
+class _RingSize(NamedTuple):
+    "In panels, such that none touch."
+    inner:float  # radius of the ring of turns
+    outer:float  # radius of the ring of elements that mirror
+    half:float   # half the width of the figure
+
+def _ring_size(group:Group)->_RingSize:
     turns = int((torch.linalg.det(group.matrices) > 0).sum())
     inner = max(1.6, .8/math.sin(math.pi/turns) if turns > 1 else 0)
-    return inner, inner + 1.9, (inner if turns == len(group) else inner + 1.9) + .9
+    outer = inner + 1.9
+    return _RingSize(inner, outer, (inner if turns == len(group) else outer) + .9)
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000001f
 def plot_ring(
-    f:Tensor,              # one channel of a feature map on G, `(|H|, h, w)`
+    f:Tensor,               # one channel of a feature map on G, `(|H|, h, w)`
     group:Group|str,
-    image:Tensor|None=None, # drawn in the centre: `(h, w)`, `(1, h, w)` or `(3, h, w)`
-    move:int|None=None,    # an element h: arrows from each panel q to hq
-    cmap:str='cividis',    # matplotlib colour map
+    image:Tensor|None=None, # in the centre: `(h, w)`, `(1, h, w)` or `(3, h, w)`
+    move:int|None=None,     # an element h: arrows from each panel q to hq
+    cmap:str='cividis',     # matplotlib colour map
 )->Picture:
-    "Feature map on G `(|H|, h, w)` as a ring, pose q at q·(0, 1): turns inside from the top counter-clockwise, mirrored poses outside."
+    "A feature map on G as a ring, pose q at q·(0, 1): turns inside, mirrors outside."
     group = get_group(group)
     f, (inner, outer, half) = _on_group(f, 'f', group, '(|H|, h, w)'), _ring_size(group)
     (low, high), side = _scale(f), 2*half*min(1., 4/half)
-    fig, places = Picture(figsize=(side, side)), ring_places(group, inner, outer)/half/2 + .5
+    fig = Picture(figsize=(side, side))
+    places = ring_places(group, inner, outer)/half/2 + .5
+    for radius in (inner, outer)[:1 + (half > outer)]: _circle(fig, radius/half/2)
     def axes(x, y): return fig.add_axes((x - .25/half, y - .25/half, .5/half, .5/half))
-    for r in (inner, outer)[:1 + (half > outer)]:
-        fig.add_artist(Circle((.5, .5), r/half/2, fill=False, color='0.75', lw=1, zorder=-1, transform=fig.transFigure))
-    for h, place in enumerate(places.tolist()): _panel(axes(*place), f[h], f'{h}: {group.describe(h)}', cmap=cmap, vmin=low, vmax=high)
+    for q, place in enumerate(places.tolist()):
+        title = f'{q}: {group.describe(q)}'
+        _panel(axes(*place), f[q], title, cmap=cmap, vmin=low, vmax=high)
     if image is not None: _panel(axes(.5, .5), _image(image), 'image', cmap='gray')
     if move is not None: _arrows(fig, places, group, move, half)
     fig.text(.01, .01, _ends(cmap, low, high), fontsize=7)
@@ -158,35 +192,53 @@ def plot_ring(
     return fig
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000020
+def _circle(fig:Figure, radius:float)->None:
+    style = dict(fill=False, color='0.75', lw=1, zorder=-1)
+    fig.add_artist(Circle((.5, .5), radius, transform=fig.transFigure, **style))
+
 def _xy(place:Tensor)->tuple[float, float]: return place[0].item(), place[1].item()
 
 def _arrows(fig:Figure, places:Tensor, group:Group, h:int, half:float)->None:
     "Arrows in a ring from panel q to panel hq."
-    if h not in group.elements: raise ValueError(f'move must be an element of {group.name}, 0..{len(group) - 1}, got {h}')
-    for q in group.elements:
-        start, end = _xy(places[q]), _xy(places[group.mul[h, q]])
-        if q == group.mul[h, q]: continue
-        panel = 72*fig.get_figwidth()/half/2   # its side in points: arrows end outside panels, and pass behind them
-        fig.add_artist(FancyArrowPatch(start, end, transform=fig.transFigure, arrowstyle='-|>', mutation_scale=12, lw=1.5, color='#D55E00', zorder=-.5,
-                                       connectionstyle='arc3,rad=.2', shrinkA=.62*panel, shrinkB=.75*panel, gid=f'{q}→{group.mul[h, q]}'))
+    if h not in group.elements:
+        last = len(group) - 1
+        raise ValueError(f'move must be an element of {group.name}, 0..{last}, got {h}')
+    # a panel's side in points: arrows end outside panels, and pass behind them
+    panel = 72*fig.get_figwidth()/half/2
+    for q, hq in enumerate(group.mul[h].tolist()):
+        if q == hq: continue
+        fig.add_artist(FancyArrowPatch(
+            _xy(places[q]), _xy(places[hq]), transform=fig.transFigure, gid=f'{q}→{hq}',
+            arrowstyle='-|>', connectionstyle='arc3,rad=.2', color='#D55E00', lw=1.5,
+            mutation_scale=12, shrinkA=.62*panel, shrinkB=.75*panel, zorder=-.5))
 
 def _ring_words(group:Group, f:Tensor, h:int|None, image:bool)->str:
+    n, rows, cols = f.shape
     best = int(f.flatten(1).amax(1).argmax())
-    words = f'Ring of {len(group)} panels, the {f.shape[1]}×{f.shape[2]} feature map on {group.name}, element 0 at the top, then counter-clockwise'
-    if (torch.linalg.det(group.matrices) < 0).any(): words += ', mirrored elements on an outer ring'
-    words += f'. The strongest response, {f.max():.2g}, is in panel {best}, {group.describe(best)}.' + ' The input image is in the centre.'*image
-    return words if h is None else words + f' Arrows show how {group.describe(h)} carries the panels: ' + ', '.join(f'{q} to {group.mul[h, q]}' for q in group.elements) + '.'
+    words = (f'Ring of {n} panels, the {rows}×{cols} feature map on {group.name}, '
+             'element 0 at the top, then counter-clockwise')
+    if (torch.linalg.det(group.matrices) < 0).any():
+        words += ', mirrored elements on an outer ring'
+    words += (f'. The strongest response, {f.max():.2g}, is in panel {best}, '
+              f'{group.describe(best)}.')
+    if image: words += ' The input image is in the centre.'
+    if h is None: return words
+    moves = ', '.join(f'{q} to {hq}' for q, hq in enumerate(group.mul[h].tolist()))
+    return words + f' Arrows show how {group.describe(h)} carries the panels: {moves}.'
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000002d
 def moved_kernels(
     kernel:Tensor,    # for images `(k, k)`, for feature maps on G `(|H|, k, k)`
     group:Group|str,
-)->Tensor:
-    "The kernel in all poses, 𝓛_h W: `(|H|, k, k)` from `(k, k)`, and `(|H|, |H|, k, k)` from `(|H|, k, k)`; cut to a disc for groups off the grid."
+)->Tensor:            # `(|H|, k, k)`, or `(|H|, |H|, k, k)`
+    "The kernel in all poses, 𝓛_h W; cut to a disc for groups off the grid."
     group = get_group(group)
     kernel = _on_group(kernel, 'kernel', group, '(k, k)', '(|H|, k, k)')
-    if kernel.shape[-1] != kernel.shape[-2]: raise ValueError(f'a kernel that is turned must be square, got shape {tuple(kernel.shape)}')
-    if not group.is_grid: kernel = kernel*disc(kernel.shape[-2], kernel.shape[-1], margin=.5)
+    rows, cols = kernel.shape[-2:]
+    if rows != cols:
+        shape = tuple(kernel.shape)
+        raise ValueError(f'a kernel that is turned must be square, got shape {shape}')
+    if not group.is_grid: kernel = kernel*disc(rows, cols, margin=.5)
     return torch.cat([act(group, h, kernel[None, None])[0] for h in group.elements])
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000002e
@@ -195,26 +247,45 @@ def plot_kernels(
     group:Group|str,
     cmap:str='cividis',    # matplotlib colour map
 )->Picture:
-    "The kernel under the group: `(k, k)` as a row of 𝓛_h W; `(|H|, k, k)` as the matrix of 𝓛_h W[h⁻¹q], rows output pose h, columns input pose q."
+    "A row of 𝓛_h W, or the matrix of 𝓛_h W[h⁻¹q]: output pose h by input pose q."
     group, bank = get_group(group), moved_kernels(kernel, group)
-    n, (low, high) = len(group), _scale(bank)
+    low, high = _scale(bank)
     bank = bank if (square := bank.ndim == 4) else bank[None]
-    side = min(1., 7/n)
-    fig = Picture(figsize=(side*n + 1.2, side*len(bank) + .9))
-    axes = fig.subplots(len(bank), n, squeeze=False, gridspec_kw=dict(left=1/(side*n + 1.2), right=.99, bottom=.3/(side*len(bank) + .9), top=1 - .55/(side*len(bank) + .9),
-                                                                      wspace=.08, hspace=.08))
-    for i, row in enumerate(axes):
-        for j, ax in enumerate(row):
-            _panel(ax, bank[i, j], cmap=cmap, vmin=low, vmax=high)
-            if square: ax.text(.04, .93, str(group.relative[i, j].item()), transform=ax.transAxes, fontsize=7, va='top', bbox=dict(fc='w', ec='none', pad=.8))
-            if i == 0: ax.set_title(('q = ' if square else 'h = ') + _name(group, j), fontsize=7)
-        if square: row[0].set_ylabel('h = ' + _name(group, i), rotation=0, ha='right', va='center', fontsize=7)
+    fig, axes = _kernel_axes(len(bank), len(group))
+    for h, row in enumerate(axes):
+        for q, ax in enumerate(row):
+            _panel(ax, bank[h, q], cmap=cmap, vmin=low, vmax=high)
+            if square: _corner(ax, int(group.relative[h, q]))
+            if h > 0: continue
+            ax.set_title(('q = ' if square else 'h = ') + _name(group, q), fontsize=7)
+        if square: _row_label(row[0], 'h = ' + _name(group, h))
     note = 'corner: the slice h⁻¹q;  ' if square else ''
     fig.text(.01, .02, note + _ends(cmap, low, high), fontsize=7)
-    rows = '; '.join(f'row {h}: ' + ' '.join(map(str, group.relative[h].tolist())) for h in group.elements)
-    fig.alt = (f'Matrix of {n}×{n} kernels on {group.name}; row h, column q holds slice h⁻¹q of the kernel, moved by h. The slices are, {rows}.' if square
-               else f'One kernel in the {n} poses of {group.name}: ' + ', '.join(group.describe(h) for h in group.elements) + '.')
+    fig.alt = _kernel_words(group, square)
     return fig
+
+def _kernel_axes(rows:int, cols:int):
+    side = min(1., 7/cols)
+    width, height = side*cols + 1.2, side*rows + .9
+    fig = Picture(figsize=(width, height))
+    margins = dict(left=1/width, right=.99, bottom=.3/height, top=1 - .55/height)
+    grid = dict(margins, wspace=.08, hspace=.08)
+    return fig, fig.subplots(rows, cols, squeeze=False, gridspec_kw=grid)
+
+def _corner(ax, number:int)->None:
+    style = dict(fontsize=7, va='top', bbox=dict(fc='w', ec='none', pad=.8))
+    ax.text(.04, .93, str(number), transform=ax.transAxes, **style)
+
+def _row_label(ax, text:str)->None:
+    ax.set_ylabel(text, rotation=0, ha='right', va='center', fontsize=7)
+
+def _kernel_words(group:Group, square:bool)->str:
+    n, poses = len(group), ', '.join(group.describe(h) for h in group.elements)
+    if not square: return f'One kernel in the {n} poses of {group.name}: {poses}.'
+    slices = [' '.join(map(str, row)) for row in group.relative.tolist()]
+    rows = '; '.join(f'row {h}: {numbers}' for h, numbers in enumerate(slices))
+    return (f'Matrix of {n}×{n} kernels on {group.name}; row h, column q holds slice '
+            f'h⁻¹q of the kernel, moved by h. The slices are, {rows}.')
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000003e
 def plot_cayley_table(
@@ -224,71 +295,118 @@ def plot_cayley_table(
     "Cayley table: row g, column h, entry gh (h is done first)."
     group = get_group(group)
     n, size = len(group), min(8., 1.5 + .45*len(group))
-    fig = Picture(figsize=(size + .6, size), layout='constrained'); ax = fig.subplots()
-    drawn = ax.imshow(group.mul.numpy(), cmap=cmap, vmin=0, vmax=max(n - 1, 1))
-    for g in group.elements:
-        for h in group.elements: ax.text(h, g, str(group.mul[g, h].item()), ha='center', va='center', fontsize=min(10, 160/n), color='w' if group.mul[g, h] < n/2 else 'k')
-    ax.set(xticks=group.elements, yticks=group.elements, xlabel='h (done first)', ylabel='g (done second)', title=f'gh in {group.name}')
-    ax.set_yticklabels([f'{group.describe(g)}   {g}' for g in group.elements]); ax.tick_params(labelsize=7, length=0)
-    fig.alt = f'Cayley table of {group.name}, {n} by {n}. ' + ' '.join(f'Row {g}: {" ".join(map(str, group.mul[g].tolist()))}.' for g in group.elements)
+    fig = Picture(figsize=(size + .6, size), layout='constrained')
+    ax = fig.subplots()
+    ax.imshow(group.mul.numpy(), cmap=cmap, vmin=0, vmax=max(n - 1, 1))
+    for g, h in product(group.elements, repeat=2):
+        gh = group.mul[g, h].item()
+        text = ax.text(h, g, str(gh), ha='center', va='center', fontsize=min(10, 160/n))
+        text.set_color('w' if gh < n/2 else 'k')
+    ax.set(xticks=group.elements, yticks=group.elements, title=f'gh in {group.name}')
+    ax.set(xlabel='h (done first)', ylabel='g (done second)')
+    ax.set_yticklabels([f'{group.describe(g)}   {g}' for g in group.elements])
+    ax.tick_params(labelsize=7, length=0)
+    rows = [' '.join(map(str, row)) for row in group.mul.tolist()]
+    words = ' '.join(f'Row {g}: {row}.' for g, row in enumerate(rows))
+    fig.alt = f'Cayley table of {group.name}, {n} by {n}. {words}'
     return fig
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000042
 def _generators(group:Group)->tuple[int, ...]:
-    "Few elements that generate the group: the first turn, the first mirror, or whatever adds most."
-    found:tuple[int, ...] = ()
-    while len(have := generate(group, *found)) < len(group):
-        found += (max((h for h in group.elements if h not in have), key=lambda h: (len(generate(group, *found, h)), -h)),)
-    return tuple(sorted(found))
+    "Few elements that generate the group: first turn, first mirror, or what adds most."
+    chosen:tuple[int, ...] = ()
+    while len(reached := generate(group, *chosen)) < len(group):
+        def size(h:int)->int: return len(generate(group, *chosen, h))
+        missing = [h for h in group.elements if h not in reached]
+        chosen += (max(missing, key=lambda h: (size(h), -h)),)
+    return tuple(sorted(chosen))
 
 def cayley_edges(
     group:Group|str,
     generators=None,    # elements; a small set that suffices if None
     side:str='right',   # 'right' for arrows h → hs, 'left' for h → sh
 )->dict[int, list[tuple[int, int]]]:
-    "Arrows of the Cayley graph, for each generator s the pairs (h, hs), or (h, sh); one of the two where s undoes itself."
+    "For each generator s the pairs (h, hs), or (h, sh); one of two if s undoes itself."
     group = get_group(group)
     chosen = _generators(group) if generators is None else tuple(generators)
-    if side not in ('left', 'right'): raise ValueError(f"side must be 'left' or 'right', got {side!r}")
-    if not set(chosen) <= set(group.elements): raise ValueError(f'generators must be elements of {group.name}, 0..{len(group) - 1}, got {chosen}')
-    if len(have := generate(group, *chosen)) < len(group):
-        raise ValueError(f'generators {chosen} of {group.name} reach only {have}; try {_generators(group)}.')
-    def to(h, s): return group.mul[(h, s) if side == 'right' else (s, h)].item()
-    return {s: [(h, to(h, s)) for h in group.elements if group.mul[s, s] or h < to(h, s)] for s in chosen}
+    if side not in ('left', 'right'):
+        raise ValueError(f"side must be 'left' or 'right', got {side!r}")
+    if not set(chosen) <= set(group.elements):
+        last = len(group) - 1
+        raise ValueError(
+            f'generators must be elements of {group.name}, 0..{last}, got {chosen}')
+    if len(reached := generate(group, *chosen)) < len(group):
+        raise ValueError(f'generators {chosen} of {group.name} reach only {reached}; '
+                         f'try {_generators(group)}.')
+    def edges(s:int)->list[tuple[int, int]]:
+        ends = group.mul[:, s] if side == 'right' else group.mul[s]
+        pairs = list(enumerate(ends.tolist()))
+        return pairs if group.mul[s, s] else [(h, q) for h, q in pairs if h < q]
+    return {s: edges(s) for s in chosen}
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000048
-STYLES = [('#0072B2', '-'), ('#D55E00', '--'), ('#009E73', ':'), ('#CC79A7', '-.')]   # colours for every kind of colour vision, and a line style each
+# colours for every kind of colour vision, and a line style each
+STYLES = [('#0072B2', '-'), ('#D55E00', '--'), ('#009E73', ':'), ('#CC79A7', '-.')]
 
 def plot_cayley_graph(
     group:Group|str,
     generators=None,    # elements; a small set that suffices if None
     side:str='right',   # 'right' for arrows h → hs, 'left' for h → sh
 )->Picture:
-    "Cayley graph: an arrow h → hs (or h → sh) for each generator s; turns on an inner ring, elements that mirror on an outer one."
+    "Arrows h → hs (or h → sh) for each generator s; turns inside, mirrors outside."
     group = get_group(group)
-    edges, places, mirrors = cayley_edges(group, generators, side), ring_places(group), torch.linalg.det(group.matrices) < 0
-    fig = Picture(figsize=(5, 5), layout='constrained'); ax = fig.subplots()
-    for (s, arrows), (colour, line) in zip(edges.items(), STYLES*len(group)):
-        style = dict(arrowstyle='-|>' if group.mul[s, s] else '-', color=colour, linestyle=line, lw=1.8, shrinkA=13, shrinkB=13, mutation_scale=14)
-        for h, q in arrows: ax.annotate('', _xy(places[q]), _xy(places[h]), arrowprops=style)
+    edges, places = cayley_edges(group, generators, side), ring_places(group)
+    fig = Picture(figsize=(5, 5), layout='constrained')
+    ax = fig.subplots()
+    for (s, arrows), style in zip(edges.items(), STYLES*len(group)):
+        _edges(ax, places, arrows, bool(group.mul[s, s]), style)
         word = f'h → h·{s}' if side == 'right' else f'h → {s}·h'
-        ax.plot([], [], color=colour, linestyle=line, label=f'{word}  ({group.describe(s)})' + ('' if group.mul[s, s] else ', both ways'))
-    for which, marker, word in ((~mirrors, 'o', 'turn'), (mirrors, 's', 'mirror, then turn')):
-        if which.any(): ax.plot(*places[which].T, marker, ms=22, mfc='w', mec='k', label=f'{word}')
-    for h, (x, y) in enumerate(places.tolist()): ax.text(x, y, str(h), ha='center', va='center')
+        ends = '' if group.mul[s, s] else ', both ways'
+        label = f'{word}  ({group.describe(s)}){ends}'
+        ax.plot([], [], color=style[0], linestyle=style[1], label=label)
+    _nodes(ax, group, places)
     far = places.abs().max().item() + .35
-    ax.set(xlim=(-far, far), ylim=(-far, far), aspect='equal', title=f'Cayley graph of {group.name}'); ax.axis('off')
-    fig.legend(loc='outside lower center', ncols=2, fontsize=8, markerscale=.4, frameon=False)
-    fig.alt = f'Cayley graph of {group.name} with {len(group)} nodes. ' + ' '.join(
-        f'Generator {s}, {group.describe(s)}: ' + ', '.join(f'{h} to {q}' for h, q in arrows) + '.' for s, arrows in edges.items())
+    ax.set(xlim=(-far, far), ylim=(-far, far), aspect='equal')
+    ax.set(title=f'Cayley graph of {group.name}')
+    ax.axis('off')
+    fig.legend(
+        loc='outside lower center', ncols=2, fontsize=8, markerscale=.4, frameon=False)
+    fig.alt = _graph_words(group, edges)
     return fig
+
+def _edges(ax, places:Tensor, arrows, heads:bool, style:tuple[str, str])->None:
+    "One kind of arrow; lines without heads for a generator that undoes itself."
+    props = dict(
+        arrowstyle='-|>' if heads else '-', color=style[0], linestyle=style[1],
+        lw=1.8, shrinkA=13, shrinkB=13, mutation_scale=14)
+    for h, q in arrows:
+        ax.annotate('', _xy(places[q]), _xy(places[h]), arrowprops=props)
+
+def _nodes(ax, group:Group, places:Tensor)->None:
+    "Circles for turns, squares for elements that mirror, with their numbers."
+    mirrors = torch.linalg.det(group.matrices) < 0
+    kinds = (~mirrors, 'o', 'turn'), (mirrors, 's', 'mirror, then turn')
+    for which, marker, word in kinds:
+        style = dict(ms=22, mfc='w', mec='k', label=word)
+        if which.any(): ax.plot(*places[which].T, marker, **style)
+    for h, (x, y) in enumerate(places.tolist()):
+        ax.text(x, y, str(h), ha='center', va='center')
+
+def _graph_words(group:Group, edges:dict[int, list[tuple[int, int]]])->str:
+    words = [f'Cayley graph of {group.name} with {len(group)} nodes.']
+    for s, arrows in edges.items():
+        walk = ', '.join(f'{h} to {q}' for h, q in arrows)
+        words.append(f'Generator {s}, {group.describe(s)}: {walk}.')
+    return ' '.join(words)
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000004e
 def _background(image, f:Tensor)->Tensor:
     "The image, if its proportions are those of the map."
     image = _image(image)
     (a, b), (h, w) = image.shape[:2], f.shape[-2:]
-    if (a - b)*(h - w) < 0 or not .75 < (a*w)/(b*h) < 4/3: raise ValueError(f'the image is {a}×{b} and the map {h}×{w}: their proportions differ. Has only one of them been turned?')
+    if (a - b)*(h - w) < 0 or not .75 < (a*w)/(b*h) < 4/3:
+        raise ValueError(f'the image is {a}×{b} and the map {h}×{w}: '
+                         'their proportions differ. Has only one of them been turned?')
     return image
 
 def strongest(
@@ -301,81 +419,130 @@ def strongest(
     f = _on_group(f, 'f', get_group(group), '(|H|, h, w)')
     best, pose = f.max(0)
     top, index = F.max_pool2d(best[None], step, ceil_mode=True, return_indices=True)
-    keep = (top > 0) & (top >= threshold*best.max())
-    index = index[keep]
-    return torch.stack([index//f.shape[2], index % f.shape[2], pose.flatten()[index], top[keep]], -1)
+    strong = (top > 0) & (top >= threshold*best.max())
+    index, cols = index[strong], f.shape[2]
+    poses = pose.flatten()[index]
+    return torch.stack([index//cols, index % cols, poses, top[strong]], -1)
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000004f
 def plot_orientation(
-    f:Tensor,              # one channel of a feature map on G, `(|H|, h, w)`
+    f:Tensor,               # one channel of a feature map on G, `(|H|, h, w)`
     group:Group|str,
-    image:Tensor|None=None, # drawn below: `(h, w)`, `(1, h, w)` or `(3, h, w)`, of any resolution; the largest response if None
-    threshold:float=.3,    # leave out responses below this share of the largest
-    step:int=1,            # at most one arrow in each square of so many pixels
-    towards:float=90.,     # what element 0 answers to, in degrees from the right, counter-clockwise
+    # drawn below: `(h, w)`, `(1, h, w)` or `(3, h, w)`, of any resolution;
+    # the largest response if None
+    image:Tensor|None=None,
+    threshold:float=.3,     # leave out responses below this share of the largest
+    step:int=1,             # at most one arrow in each square of so many pixels
+    # what element 0 answers to, in degrees from the right, counter-clockwise
+    towards:float=90.,
 )->Picture:
-    "Arrows of the strongest response of a feature map `(|H|, h, w)` over an image: direction q·v for pose q, length by strength (P1, Fig. 7)."
+    "An arrow at each strong response: direction q·v for pose q, length by strength."
     group, arrows = get_group(group), strongest(f, group, threshold, step)
-    f = _on_group(f, 'f', group, '(|H|, h, w)'); h, w = f.shape[1:]
-    fig = Picture(figsize=(5, 5*min(max(h/w, .4), 2)), layout='compressed'); ax = fig.subplots()
-    _panel(ax, f.amax(0) if image is None else _background(image, f), cmap='gray', extent=(-.5, w - .5, h - .5, -.5))
+    f = _on_group(f, 'f', group, '(|H|, h, w)')
+    h, w = f.shape[1:]
+    fig = Picture(figsize=(5, 5*min(max(h/w, .4), 2)), layout='compressed')
+    ax = fig.subplots()
+    below = f.amax(0) if image is None else _background(image, f)
+    _panel(ax, below, cmap='gray', extent=(-.5, w - .5, h - .5, -.5))
     angle = math.radians(towards)
-    way = group.matrices @ torch.tensor([math.cos(angle), math.sin(angle)], dtype=torch.float64)   # q·v, `(|H|, 2)`
-    mirrored = (torch.linalg.det(group.matrices) < 0)[arrows[:, 2].long()]
-    for which, colour, word in ((~mirrored, '#E69F00', 'turned'), (mirrored, '#56B4E9', 'mirrored, then turned')):
-        y, x, q, strength = arrows[which].T
-        if not len(y): continue
-        u, v = (way[q.long()]*strength[:, None]/arrows[:, 3].max()).T
-        ax.quiver(x, y, u, v, color=colour, ec='k', lw=.4, pivot='mid', scale_units='x', scale=1/(1.1*step), width=.012*min(1., 12*step/w), label=word)
-        if mirrored.any(): ax.plot(x, y, 'o' if word != 'turned' else '^', color=colour, mec='k', mew=.4, ms=3, label=word)
-    if mirrored.any(): fig.legend(*ax.get_legend_handles_labels(), loc='outside lower center', ncols=2, fontsize=8, frameon=False)
+    v = group.matrices.new_tensor([math.cos(angle), math.sin(angle)])
+    _quivers(ax, group, arrows, group.matrices @ v, step, w)
     counts = torch.bincount(arrows[:, 2].long(), minlength=len(group)).tolist()
-    fig.alt = f'{len(arrows)} arrows over an image of {h}×{w} places, one where a response is strong: ' + ', '.join(
-        f'{k} in pose {group.describe(q)}' for q, k in enumerate(counts)) + '.'
+    words = ', '.join(f'{k} in pose {group.describe(q)}' for q, k in enumerate(counts))
+    fig.alt = (f'{len(arrows)} arrows over an image of {h}×{w} places, '
+               f'one where a response is strong: {words}.')
     return fig
 
+def _quivers(
+    ax,
+    group:Group,
+    arrows:Tensor,     # `(n, 4)`, as of `strongest`
+    directions:Tensor, # q·v, `(|H|, 2)`
+    step:int,
+    cols:int,          # of the map
+)->None:
+    "The arrows; where some poses mirror, two colours with a legend."
+    width = .012*min(1., 12*step/cols)
+    size = dict(scale_units='x', scale=1/(1.1*step), width=width)
+    mirrored = (torch.linalg.det(group.matrices) < 0)[arrows[:, 2].long()]
+    for which, marker, colour, label in (
+            (~mirrored, '^', '#E69F00', 'turned'),
+            (mirrored, 'o', '#56B4E9', 'mirrored, then turned')):
+        y, x, q, strength = arrows[which].T
+        if not len(y): continue
+        u, v = (directions[q.long()]*strength[:, None]/arrows[:, 3].max()).T
+        edge = dict(ec='k', lw=.4, pivot='mid')
+        ax.quiver(x, y, u, v, color=colour, label=label, **edge, **size)
+        if mirrored.any():
+            ax.plot(x, y, marker, color=colour, mec='k', mew=.4, ms=3, label=label)
+    if mirrored.any():
+        place = dict(loc='outside lower center', ncols=2, fontsize=8, frameon=False)
+        ax.figure.legend(*ax.get_legend_handles_labels(), **place)
+
 # %% ../nbs/5_workshop/54_plot.ipynb #00000057
-LEVELS = [(.25, 'dotted'), (.5, 'dashed'), (.75, 'solid')]   # contours: share of the largest weight, line style
+# contours: share of the largest weight, line style
+LEVELS = [(.25, 'dotted'), (.5, 'dashed'), (.75, 'solid')]
 
 def _attention(attention, titles, query)->tuple[Tensor, list[str]]:
     "Checked maps `(n, h, w)` and their titles."
-    a = _tensor(attention, 'attention', '(h, w)', '(n, h, w)')
-    a = a[None] if a.ndim == 2 else a
-    titles = [f'map {i}' for i in range(len(a))] if titles is None else list(titles)
-    if a.min() < 0: raise ValueError(f'attention weights are not negative, but the smallest is {a.min():.3g}: scores? Apply the softmax or the sigmoid first.')
-    if len(titles) != len(a): raise ValueError(f'expected {len(a)} titles, one a map, got {len(titles)}')
-    h, w = a.shape[1:]
-    if query is not None and not (0 <= query[0] < h and 0 <= query[1] < w): raise ValueError(f'query {query} lies outside the map, {h}×{w}')
-    return a, titles
+    maps = _tensor(attention, 'attention', '(h, w)', '(n, h, w)')
+    maps = maps[None] if maps.ndim == 2 else maps
+    n, h, w = maps.shape
+    titles = [f'map {i}' for i in range(n)] if titles is None else list(titles)
+    if maps.min() < 0:
+        raise ValueError(
+            'attention weights are not negative, but the smallest is '
+            f'{maps.min():.3g}: scores? Apply the softmax or the sigmoid first.')
+    if len(titles) != n:
+        raise ValueError(f'expected {n} titles, one a map, got {len(titles)}')
+    if query is not None and not (0 <= query[0] < h and 0 <= query[1] < w):
+        raise ValueError(f'query {query} lies outside the map, {h}×{w}')
+    return maps, titles
 
 def _overlay(ax, weights:Tensor, title:str, top:float, extent):
     "Tint and contours of one map."
-    drawn = _panel(ax, weights, title, cmap='cividis', vmin=0, vmax=top, alpha=(.3 + .6*weights/top).numpy(), extent=extent)
-    levels = [(s*top, line) for s, line in LEVELS if weights.min() < s*top < weights.max() and min(weights.shape) > 1]
-    if levels: ax.contour(weights.numpy(), [x for x, _ in levels], colors='w', linestyles=[line for _, line in levels], linewidths=1)
+    alpha = (.3 + .6*weights/top).numpy()
+    tint = dict(cmap='cividis', vmin=0, vmax=top, alpha=alpha, extent=extent)
+    drawn = _panel(ax, weights, title, **tint)
+    if min(weights.shape) < 2: return drawn
+    low, high = weights.min(), weights.max()
+    levels = {s*top: line for s, line in LEVELS if low < s*top < high}
+    style = dict(colors='w', linestyles=list(levels.values()), linewidths=1)
+    if levels: ax.contour(weights.numpy(), list(levels), **style)
     return drawn
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000058
 def plot_attention(
-    attention:Tensor,      # weights `(h, w)`, or several maps `(n, h, w)`: one a pose or a head
+    attention:Tensor,      # weights `(h, w)`, or a map a pose or head `(n, h, w)`
     image:Tensor,          # `(h, w)`, `(1, h, w)` or `(3, h, w)`, of any resolution
     titles:list[str]|None=None, # one a map; numbers if None
-    query:tuple[int, int]|None=None, # (row, column) of the asking place, counted on the map
+    # (row, column) of the asking place, counted on the map
+    query:tuple[int, int]|None=None,
 )->Picture:
-    "Attention weights `(h, w)` or `(n, h, w)` over an image, on one scale: a tint, and contours at 25, 50 and 75 % of the largest."
-    a, titles = _attention(attention, titles, query)
-    (n, h, w), picture, top = a.shape, _background(image, a), a.max().item() or 1.
-    cols, extent = min(n + 1, 5), (-.5, w - .5, h - .5, -.5)
-    rows = -(-(n + 1)//cols)
-    fig = Picture(figsize=(2.1*cols + .7, 2.1*rows*min(max(h/w, .5), 2) + .5), layout='compressed')
-    first, *rest = fig.subplots(rows, cols, squeeze=False).flat
-    for ax in rest[n:]: ax.remove()
-    for ax in (first, *rest[:n]): _panel(ax, picture, 'image', cmap='gray', extent=extent)
-    for ax, weights, title in zip(rest, a, titles):
+    "Attention over an image, on one scale; contours at 25, 50 and 75 % of the top."
+    maps, titles = _attention(attention, titles, query)
+    n, h, w = maps.shape
+    picture, top = _background(image, maps), maps.max().item() or 1.
+    extent = -.5, w - .5, h - .5, -.5
+    fig, (first, *rest) = _attention_axes(n, h/w)
+    for ax in (first, *rest): _panel(ax, picture, 'image', cmap='gray', extent=extent)
+    for ax, weights, title in zip(rest, maps, titles):
         drawn = _overlay(ax, weights, title, top, extent)
         if query is not None: ax.plot(query[1], query[0], 'P', color='w', mec='k', ms=8)
     fig.colorbar(drawn, ax=fig.axes, fraction=.03, pad=.01).ax.tick_params(labelsize=7)
-    place = [f'row {i//w}, column {i % w}' for i in a.flatten(1).argmax(1).tolist()]
-    fig.alt = f'{n} attention map(s) of {h}×{w} places over an image. ' + '; '.join(
-        f'{title}: largest weight {x.max():.2g} at {at}' for title, x, at in zip(titles, a, place)) + '.'
+    places = [divmod(i, w) for i in maps.flatten(1).argmax(1).tolist()]
+    words = [f'{title}: largest weight {x.max():.2g} at row {row}, column {column}'
+             for title, x, (row, column) in zip(titles, maps, places)]
+    fig.alt = (f'{n} attention map(s) of {h}×{w} places over an image. '
+               + '; '.join(words) + '.')
     return fig
+
+def _attention_axes(n:int, proportion:float):
+    "A figure with axes for the image and n maps, at most five a row."
+    cols = min(n + 1, 5)
+    rows = -(-(n + 1)//cols)
+    size = 2.1*cols + .7, 2.1*rows*min(max(proportion, .5), 2) + .5
+    fig = Picture(figsize=size, layout='compressed')
+    axes = fig.subplots(rows, cols, squeeze=False).flatten()
+    for ax in axes[n + 1:]: ax.remove()
+    return fig, axes[:n + 1]
