@@ -59,7 +59,8 @@ class Visitor:
 
     def __call__(self, text, width=1280, scripts=True, **more):
         context = self.browser.new_context(
-            viewport=dict(width=width, height=900), offline=True, java_script_enabled=scripts, **more)
+            viewport=dict(width=width, height=900), offline=True,
+            java_script_enabled=scripts, **more)
         self.contexts.append(context)
         context.route('**', self.gate)
         page = context.new_page()

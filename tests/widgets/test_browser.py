@@ -12,7 +12,7 @@ from .examples import (MAKE, WIDTHS, drag, error_in, is_red, letter, measure, na
 
 
 def at(root, label, name):
-    "What a widget says, after it was checked to be at this element, and to say what is right there."
+    "What a widget says, once it was checked to be at this element, and right about it."
     now = state(root)
     assert now['positions'] == 1 and now['label'] == now['spoken'] == label
     assert label in now['text']
