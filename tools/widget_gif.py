@@ -1,5 +1,5 @@
-"""The README's moving picture, filmed from the page that `eqtutor demo` writes, and beside it a still
-one (.png) for readers who asked for less motion:
+"""The README's moving picture, filmed from the page that `eqtutor demo` writes, and beside it a
+still one (.png) for readers who asked for less motion:
 
     eqtutor demo && python tools/widget_gif.py eqtutor-demo/demo.html nbs/images/widget.gif
 """
