@@ -1,5 +1,5 @@
 () => {
-  // By how much the page is wider than the window and the first things that are; its smallest text;
+  // By how much the page is wider than the window, and what is; its smallest text, and
   // pictures that are cut off at the right, or not of their own shape.
   const root = document.documentElement;
   const texts = [...document.querySelectorAll('small, td, p, output')];
