@@ -316,7 +316,8 @@ def _cifar(kind:type[CIFAR10], split:str, turned:str, seed:int, valid:int,
     _cifar_files(kind)
     halves = [kind(str(data_root()), train=train) for train in (True, False)]
     pixels = [torch.as_tensor(half.data) for half in halves]
-    images = rearrange(torch.cat(pixels), 'n h w c -> n c h w')
+    # each half for itself: another layout in memory would sum in another order
+    images = torch.cat([rearrange(x, 'n h w c -> n c h w') for x in pixels])
     labels = torch.cat([torch.tensor(half.targets) for half in halves])
     n, m = (len(half) for half in halves)
     _check_held_out(valid, n, split)

@@ -71,6 +71,14 @@ def test_splits(files, first_bytes, load, n):
     assert len(distinct) == n + IMAGES
 
 
+def test_images_stand_upright(files):
+    "A row of a file is red, green, blue, each 32 rows of 32 pixels."
+    data, raw = cifar10(valid=0), np.random.RandomState(0).randint(256, size=(IMAGES, 3072))
+    x = data.tensors[0] * data.std.view(3, 1, 1) + data.mean.view(3, 1, 1)
+    rows = {tuple(row) for row in (x * 255).round().int().flatten(1).tolist()}
+    assert all(tuple(row) in rows for row in raw.astype(np.uint8).tolist())
+
+
 def test_nothing_held_out(files, first_bytes):
     whole, most = cifar10(valid=0), cifar10(valid=20)
     assert len(whole) == 5 * IMAGES
