@@ -1,5 +1,6 @@
 "Code of strangers: each attack costs its own marks and nothing else."
 import ctypes
+import importlib
 import os
 import re
 import select
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.labs import (Limits, Sandbox, Submission, _worker as worker, course_chapters, encode,
-                          get_exercise, grade_answer, run)
+from eqtutor.labs import (Limits, Sandbox, Submission, course_chapters, encode, get_exercise,
+                          grade_answer, run)
 
+# the module that only the sandbox's process runs
+worker = importlib.import_module('eqtutor.labs._worker')
 CENTRE, COUNT = get_exercise('1.2'), get_exercise('1.4')
 RIGHT = 'def centre(group):\n    return (group.mul == group.mul.T).all(1).nonzero().flatten()'
 
