@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..training import write_atomic
+from ..files import write_atomic
 from .course import exercise_order
 from .exercise import Exercise, Verdict, chapter_exercises, judge
 from .sandbox import Sandbox, Submission

@@ -13,5 +13,6 @@ from torch import Tensor, nn
 from eqtutor.groups import *
 from eqtutor.actions import *
 from eqtutor.equivariance import *
-from eqtutor.convolution import *
-from eqtutor.layers import *
+from eqtutor.core import *
+from eqtutor.nn.convolution import *
+from eqtutor.nn.layers import *

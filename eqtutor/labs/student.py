@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..training import write_atomic
+from ..files import write_atomic
 from .course import course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.data import ImageSet, TensorLoader, digits
-from eqtutor.layers import GroupBatchNorm2d, GroupPool
+from eqtutor.nn.layers import GroupBatchNorm2d, GroupPool
 from eqtutor.training import fit, load_weights, read_checkpoint, seed_everything
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from accelerate.state import AcceleratorState
 from torch import nn
 
 from eqtutor.data import digits
-from eqtutor.layers import GroupBatchNorm2d
+from eqtutor.nn.layers import GroupBatchNorm2d
 from eqtutor.training import (
     accelerated, environment, evaluate, parallel, share, sync_batch_norm, train_epoch, train_step)
 

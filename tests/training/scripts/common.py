@@ -2,8 +2,8 @@
 import torch
 from torch import nn
 
-from eqtutor.convolution import GroupConv2d, LiftingConv2d
-from eqtutor.layers import GroupBatchNorm2d, GroupLayerNorm2d
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.nn.layers import GroupBatchNorm2d, GroupLayerNorm2d
 from eqtutor.training import seed_everything
 
 

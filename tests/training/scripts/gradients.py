@@ -14,7 +14,7 @@ from common import images, make, vector
 from torch import nn
 from torch.nn import functional as F
 
-from eqtutor.layers import GroupBatchNorm2d, GroupLayerNorm2d
+from eqtutor.nn.layers import GroupBatchNorm2d, GroupLayerNorm2d
 from eqtutor.training import accelerated, parallel, sync_batch_norm, train_epoch
 
 

@@ -6,7 +6,7 @@ import torch
 from accelerate import notebook_launcher
 
 from eqtutor.data import TensorLoader, digits
-from eqtutor.networks import z2_cnn
+from eqtutor.models.backbones import z2_cnn
 from eqtutor.training import fit, seed_everything
 
 

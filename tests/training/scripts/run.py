@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from eqtutor.data import TensorLoader
-from eqtutor.layers import GroupLayerNorm2d
+from eqtutor.nn.layers import GroupLayerNorm2d
 from eqtutor.training import fit, seed_everything
 
 
