@@ -136,9 +136,9 @@ def _check_called(layers:Mapping[str, nn.Module], counted:set[int])->None:
     idle = [name for name, m in layers.items()
             if any(id(p) not in counted for p in m.parameters())]
     if not idle: return
-    raise ValueError(f'{", ".join(idle[:3])} was never called, so its MACs '
-                     'are missing: call the layer, or give the module that uses its weights '
-                     'a method macs(x_shape, y_shape).')
+    raise ValueError(f'{", ".join(idle[:3])} was never called, so its MACs are '
+                     'missing: call the layer, or give the module that uses its '
+                     'weights a method macs(x_shape, y_shape).')
 
 def _quietly(net:nn.Module, x:Tensor)->Tensor:
     "A forward pass in evaluation mode that leaves no trace in the net."
