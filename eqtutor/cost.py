@@ -77,9 +77,10 @@ def mac_formula(
     layer:nn.Module,
 )->Callable[[Shape, Shape], int]|None:
     "A layer's MACs as a function of its shapes; None where nobody knows them."
+    if type(layer) in FORMULAS: return partial(FORMULAS[type(layer)], layer)
     if callable(own := getattr(layer, 'macs', None)): return own
     # a formula for a type knows nothing of what a subclass puts inside
-    if type(layer) not in FORMULAS and any(True for _ in layer.children()): return None
+    if any(True for _ in layer.children()): return None
     formula = find_by_type(FORMULAS, layer)
     return partial(formula, layer) if formula else None
 
