@@ -1,10 +1,9 @@
 "Every notebook is a pytest item: `pytest nbs/1_foundations/01_groups.ipynb` runs one, `pytest` all of them and tests/."
-import contextlib
 import importlib.util
-import io
 import os
 import re
 import shutil
+import subprocess
 import sys
 from configparser import ConfigParser
 from pathlib import Path
@@ -12,12 +11,16 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault('MPLBACKEND', 'agg')
+# tests side by side share the cores: each takes its part
+WORKERS = int(os.environ.get('PYTEST_XDIST_WORKER_COUNT', 1))
+if WORKERS > 1: os.environ.setdefault('OMP_NUM_THREADS', str(max(1, (os.cpu_count() or 1)//WORKERS)))
 
 ROOT = Path(__file__).parent
 BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
 
 
-def data_root(): return Path(os.environ.get('EQTUTOR_DATA') or '~/.cache/eqtutor').expanduser()
+def data_root():
+    return Path(os.environ.get('EQTUTOR_DATA') or '~/.cache/eqtutor').expanduser()
 
 
 def cuda_missing():
@@ -67,21 +70,34 @@ class NotebookError(Exception):
     "A notebook's cell failed; the message is what to show."
 
 
+# a process of its own for each notebook: what it imports, keeps and draws is gone when it ends
+CHILD = """
+import sys
+from pathlib import Path
+from nbdev.test import test_nb
+passed, _ = test_nb(Path(sys.argv[1]), skip_flags=sys.argv[2:])
+sys.exit(not passed)
+"""
+SECONDS = 560   # for one notebook: less than the time limit of a test, so that its output is shown
+
+
 class Notebook(pytest.Item):
     def runtest(self):
-        from nbdev.test import test_nb
-        before, environ, sys_path, shown = self.siblings(), dict(os.environ), sys.path[:], io.StringIO()
+        before = self.siblings()
+        command = [sys.executable, '-c', CHILD, str(self.path), *self.config.missing_flags]
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get('PYTHONPATH')])])
+        output = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
-            with contextlib.redirect_stderr(shown):
-                passed, _ = test_nb(self.path, skip_flags=list(self.config.missing_flags))
-        finally:  # nbdev and the cells may have changed both
-            os.environ.clear()
-            os.environ.update(environ)
-            sys.path[:] = sys_path
-            close_figures()
-        if not passed: raise NotebookError(with_cell_source(self.path, shown.getvalue()))
+            done = subprocess.run(command, cwd=ROOT, env=os.environ | {'PYTHONPATH': path}, text=True,
+                                  timeout=SECONDS, **output)
+        except subprocess.TimeoutExpired as late:
+            said = (late.stdout or b'').decode(errors='replace')
+            raise NotebookError(f'{self.path.name} took more than {SECONDS} s\n{said}') from None
+        if done.returncode: raise NotebookError(with_cell_source(self.path, done.stdout))
         left = sorted(self.siblings() - before)
-        if left: raise NotebookError(f'{self.path.name} left {left} behind; write to a temporary folder')
+        if left:
+            raise NotebookError(f'{self.path.name}, or a notebook that ran beside it, left {left} behind: '
+                                'write to a temporary folder')
 
     def siblings(self):
         return {p.name for p in self.path.parent.iterdir() if p.suffix != '.ipynb' and p.name[0] not in '._'}
@@ -90,11 +106,6 @@ class Notebook(pytest.Item):
         return str(excinfo.value) if excinfo.errisinstance(NotebookError) else super().repr_failure(excinfo)
 
     def reportinfo(self): return self.path, 0, str(self.path.relative_to(ROOT))
-
-
-def close_figures():
-    "Free the figures a notebook left open; the next one starts without them."
-    if 'matplotlib.pyplot' in sys.modules: sys.modules['matplotlib.pyplot'].close('all')
 
 
 def with_cell_source(path, report):

@@ -84,7 +84,7 @@ class EquivariantConv2d(IndexTables):
     def filters(self)->Tensor:
         "The bank `(out_channels·|H|, in_channels·|H|, k, k)`; no |H| where an end has no poses."
         w, k = rearrange(self.weight.flatten(2), 'o i entries -> entries (o i)'), self.kernel_size
-        if not self.group.is_grid:    # all turned copies
+        if 'turns' in self.originals:    # off the grid: all turned copies
             turns = self.table('turns', w)
             w = torch.einsum('hpr,sro->hspo', turns, w.unflatten(0, (-1, k*k))).flatten(0, 2)
         bank = w[self.table('index', w)]

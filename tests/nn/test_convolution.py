@@ -1,0 +1,113 @@
+"What a user may do to a lifting, group or projection convolution, and what it says where something is wrong."
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from eqtutor.equivariance import perturb_
+from eqtutor.groups import C, D
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
+
+LAYERS = LiftingConv2d, GroupConv2d, ProjectionConv2d
+
+
+def layer_and_input(cls, group, **kw):
+    "A float64 layer as after training, and an input for it."
+    torch.manual_seed(0)
+    poses = () if cls.lifts else (len(group),)
+    return perturb_(cls(3, 2, 3, group, **kw).double()), torch.randn(2, 3, *poses, 6, 9).double()
+
+
+@pytest.fixture(params=LAYERS, ids=lambda cls: cls.__name__)
+def layer_on_p4(request): return layer_and_input(request.param, C(4))
+
+
+def test_state_dict_holds_weights_alone(layer_on_p4):
+    layer, x = layer_on_p4
+    assert sorted(layer.state_dict()) == ['bias', 'weight']
+    other = type(layer)(3, 2, 3, 'p4').double()
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(x), layer(x))
+
+def test_off_the_grid_too():
+    assert sorted(LiftingConv2d(1, 2, 5, 'C8').state_dict()) == ['bias', 'weight']
+
+def test_copies_and_pickles_compute_the_same(layer_on_p4):
+    layer, x = layer_on_p4
+    assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x), layer(x))
+
+def test_autocast(layer_on_p4):
+    layer, x = layer_on_p4
+    y = layer(x)
+    with torch.autocast('cpu', dtype=torch.bfloat16): low = layer.float()(x.float())
+    assert low.dtype == torch.bfloat16
+    assert (low - y).abs().max() < .05*y.abs().max()
+
+def test_prints_its_group(layer_on_p4): assert 'group=C4' in repr(layer_on_p4[0])
+
+def test_averaged_weights_keep_the_tables():
+    "An average of buffers would truncate whole numbers; tables are no buffers."
+    layer = LiftingConv2d(1, 2, 5, 'C8')
+    average = torch.optim.swa_utils.get_ema_multi_avg_fn(.9999)
+    averaged = torch.optim.swa_utils.AveragedModel(layer, multi_avg_fn=average, use_buffers=True)
+    for _ in range(3): averaged.update_parameters(layer)
+    x = torch.randn(1, 1, 7, 7)
+    torch.testing.assert_close(averaged(x), layer(x))
+
+def test_no_rounding_of_an_earlier_dtype_is_left():
+    layer = LiftingConv2d(1, 2, 5, 'C8').bfloat16().double()
+    turns = layer.table('turns', layer.weight)
+    assert turns.dtype == torch.float64
+    assert torch.equal(turns, LiftingConv2d(1, 2, 5, 'C8').double().originals['turns'])
+
+def test_gradient():
+    layer, x = layer_and_input(GroupConv2d, D(4), padding=1)
+    x = x[:1, ..., :3, :3].requires_grad_()
+    def loss(w): return torch.func.functional_call(layer, {'weight': w}, (x,)).sum()
+    assert torch.autograd.gradcheck(loss, layer.weight)
+
+@pytest.mark.slow
+def test_compiles_to_one_graph():
+    torch.manual_seed(0)
+    net = nn.Sequential(LiftingConv2d(2, 3, 3, 'p4', padding=1), nn.ReLU(),
+                        GroupConv2d(3, 4, 3, 'p4', stride=2), ProjectionConv2d(4, 2, 1, 'p4'))
+    x = torch.randn(2, 2, 9, 9)
+    torch.testing.assert_close(torch.compile(net, fullgraph=True)(x), net(x), rtol=1e-4, atol=1e-5)
+
+def test_wrong_input_is_named():
+    lift, conv = LiftingConv2d(3, 2, 3, 'p4'), GroupConv2d(3, 2, 3, 'p4')
+    cases = [(lift, (1, 4, 8, 8), r'expected an image \(b, 3, h, w\), got \(1, 4, 8, 8\)'),
+             (lift, (3, 8, 8), r'got \(3, 8, 8\)'), (lift, (1, 3, 4, 9, 9), 'use GroupConv2d'),
+             (conv, (1, 3, 8, 9, 9), r'\|H\| = 4 for C4, got \(1, 3, 8, 9, 9\)'),
+             (conv, (1, 3, 9, 9), 'begin with LiftingConv2d')]
+    for layer, shape, words in cases:
+        with pytest.raises(ValueError, match=words): layer(torch.randn(shape))
+
+@pytest.mark.parametrize('arguments, words', [
+    ((3, 2, 4, 'C8'), 'odd kernel_size, got 4: use 3 or 5'),
+    ((3, 2, 4, 'p4', 1, 'same'), 'would shift the image by half a pixel'),
+    ((3, 2, 3, 'p5'), "unknown group 'p5', did you mean 'p4'"),
+    ((3, 2, (3, 3), 'p4'), 'kernel_size must be a positive int')])
+def test_wrong_argument_is_named(arguments, words):
+    with pytest.raises(ValueError, match=words): GroupConv2d(*arguments)
+
+def test_stride_that_breaks_the_symmetry_is_refused():
+    layer = GroupConv2d(3, 2, 3, 'p4', stride=2)
+    with pytest.raises(ValueError, match='stride 2 on height 8'): layer(torch.randn(1, 3, 4, 8, 8))
+
+def test_empty_batch():
+    y = GroupConv2d(3, 2, 3, 'p4')(torch.randn(0, 3, 4, 8, 8))
+    assert y.shape == (0, 2, 4, 6, 6)
+
+@pytest.mark.parametrize('cls, group', [(LiftingConv2d, D(4)), (GroupConv2d, C(4)),
+                                        (ProjectionConv2d, C(4)), (GroupConv2d, C(8))])
+def test_macs_are_those_that_torch_counts(cls, group):
+    layer = cls(3, 2, 5, group, stride=2)
+    poses = () if cls.lifts else (len(group),)
+    x = torch.randn(2, 3, *poses, 9, 11)
+    with FlopCounterMode(display=False) as counter, torch.no_grad(): y = layer(x)
+    assert layer.macs(x.shape, y.shape) == counter.get_total_flops()//2
