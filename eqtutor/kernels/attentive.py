@@ -19,8 +19,8 @@ from torch import Tensor
 from ..core import once_differentiable
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000006
-# Axes: b sample · q pose h̃ of the input · i input channel · n filter in a pose h (output
-# channel and pose, flat) · p entry of the window, row by row (ky kx) · y x place, or flat
+# Axes: b sample · q pose h̃ of the input · i input channel · n filter in a pose (output
+#       channel and h) · p entry of the window (ky kx) · y x place
 PIECE = 2**18    # products at a time: what a CPU's cache holds
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000008
@@ -36,7 +36,8 @@ class Window(NamedTuple):
         padded:bool=False,  # are they padded already?
     )->tuple[int, int]:
         "Height and width of the output."
-        margin = (0 if padded else 2*self.padding) - self.dilation*(self.kernel_size - 1) - 1
+        margin = 0 if padded else 2*self.padding
+        margin = margin - self.dilation*(self.kernel_size - 1) - 1
         h, w = x.shape[-2:]
         return (h + margin)//self.stride + 1, (w + margin)//self.stride + 1
 
@@ -49,7 +50,7 @@ class Window(NamedTuple):
     def views(self,
         x:Tensor, # padded planes `(…, y, x)`
     )->list[Tensor]:
-        "The k² shifted views of planes: what each entry of the window meets, at all places."
+        "The k² shifted views of planes: what each entry of the window meets."
         h, w = self.out_size(x, padded=True)
         starts = [i*self.dilation for i in range(self.kernel_size)]
         rows = [slice(i, i + (h - 1)*self.stride + 1, self.stride) for i in starts]
@@ -71,7 +72,8 @@ class Window(NamedTuple):
         "The transpose of `unfold`, `(…, y, x)`."
         h, w = size[-2:]
         y = u.new_zeros(*u.shape[:-2], h + 2*self.padding, w + 2*self.padding)
-        for entry, view in zip(u.unbind(-2), self.views(y)): view += entry.view(view.shape)
+        for entry, view in zip(u.unbind(-2), self.views(y)):
+            view += entry.view(view.shape)
         return y[..., self.padding:self.padding + h, self.padding:self.padding + w]
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #0000000c
@@ -85,7 +87,7 @@ def window_means(
     entry = entry*window.dilation - window.padding
 
     def share(size:int, places:int)->Tensor:
-        "`(k, size)`: how often an entry of the window meets a row or column, over the places."
+        "How often an entry of the window meets a row or column, over the places."
         steps = torch.arange(size, device=x.device) - entry
         inside = (steps >= 0) & (steps < places*window.stride)
         return (inside & (steps % window.stride == 0)).to(x.dtype)/places
@@ -94,7 +96,7 @@ def window_means(
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #0000000f
 class Piece(NamedTuple):
-    "A part of the products: some samples in some poses, with some filters after the other."
+    "Some of the products: samples in some poses, with groups of filters in turn."
     planes:tuple[slice, slice] # samples and poses
     filters:list[slice]
 
@@ -112,7 +114,8 @@ def pieces(
     b = max(1, min(samples, room//(n*q))) if q == poses else 1
     rows = [slice(i, i + n) for i in range(0, filters, n)]
     for i in range(0, samples, b):
-        for j in range(0, poses, q): yield Piece((slice(i, i + b), slice(j, j + q)), rows)
+        for j in range(0, poses, q):
+            yield Piece((slice(i, i + b), slice(j, j + q)), rows)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000010
 @torch.no_grad()
@@ -140,13 +143,13 @@ def peaks(
     x:Tensor,      # planes `(b, q, i, y, x)`
     window:Window,
 )->Tensor:         # `(b, q, i, n)`, int32
-    "The place x*, counted row by row, where the product of each filter and plane is largest."
+    "The place x*, row by row, where a filter's product with a plane is largest."
     compute = _peaks_op if torch.compiler.is_compiling() else _peaks
     return compute(psi.detach(), x.detach(), window)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000012
 def _entries(place:Tensor, window:Window, row:int, width:int)->Tensor:
-    "Where the window at a place finds its entries in a padded plane, `(b, q, i, n, p)`."
+    "Where in a padded plane the window at a place has its entries, `(b, q, i, n, p)`."
     steps = torch.arange(window.kernel_size, device=place.device)*window.dilation
     corner = (place//width*row + place % width).long()*window.stride
     return corner[..., None] + (steps[:, None]*row + steps).flatten()
@@ -186,7 +189,7 @@ def _number_dtype(channels:int)->torch.dtype:
     return torch.uint8 if channels < 256 else torch.int16
 
 def _sum_and_max(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor, Tensor]:
-    "Sum, maximum, and the channel of the maximum counted from 1, `(b, q, n, places)` each."
+    "Sum, maximum, and the channel of the maximum from 1, `(b, q, n, places)` each."
     b, q, i, n, _ = w.shape
     places, numbers = math.prod(window.out_size(x)), _numbers(w)
     total, top = w.new_empty(b, q, n, places), w.new_empty(b, q, n, places)
@@ -197,7 +200,7 @@ def _sum_and_max(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor, Tenso
             z = w[planes][..., f, :] @ patches             # b q i n places
             best = z.amax(2)
             total[planes][:, :, f], top[planes][:, :, f] = z.sum(2), best
-            won = torch.eq(z, best[:, :, None], out=z)     # 0 or 1, where the products were
+            won = torch.eq(z, best[:, :, None], out=z)     # 0 or 1
             won = won.mul_(numbers) if won.dtype == numbers.dtype else won*numbers
             winner[planes][:, :, f] = won.amax(2)
     return total, top, winner
@@ -211,7 +214,7 @@ def _sum_and_max_backward(
     gtop:Tensor,
     window:Window,
 )->tuple[Tensor, Tensor]:
-    "The gradients for w and x, from where the maximum was: no product is computed again."
+    "The gradients for w and x, from where the maximum was."
     (b, q, i, n, _), places, numbers = w.shape, gtotal.shape[-1], _numbers(w)
     gw, gx = torch.empty_like(w), torch.empty_like(x)
     for planes, filters in pieces(b, q, n, i*places, w.device):
@@ -219,8 +222,9 @@ def _sum_and_max_backward(
         gpatches = torch.zeros_like(patches)
         for f in filters:
             channel = winner[planes][:, :, None, f].to(numbers.dtype)
-            g = torch.eq(channel, numbers, out=w.new_empty(0))   # 1 where i has the maximum
-            torch.addcmul(gtotal[planes][:, :, None, f], g, gtop[planes][:, :, None, f], out=g)
+            g = torch.eq(channel, numbers, out=w.new_empty(0))   # 1 where i has the max
+            gsum, gmax = (t[planes][:, :, None, f] for t in (gtotal, gtop))
+            torch.addcmul(gsum, g, gmax, out=g)
             gw[planes][..., f, :] = g @ patches.mT
             gpatches += w[planes][..., f, :].mT @ g
         gx[planes] = window.fold(gpatches, x.shape)
@@ -228,7 +232,11 @@ def _sum_and_max_backward(
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #0000001a
 @torch.library.custom_op('eqtutor::pair_sum_and_max', mutates_args=())
-def _sum_and_max_op(w:Tensor, x:Tensor, window:Sequence[int])->tuple[Tensor, Tensor, Tensor]:
+def _sum_and_max_op(
+    w:Tensor,
+    x:Tensor,
+    window:Sequence[int],
+)->tuple[Tensor, Tensor, Tensor]:
     return _sum_and_max(w, x, Window(*window))
 
 @_sum_and_max_op.register_fake
@@ -238,8 +246,14 @@ def _sum_and_max_shapes(w, x, window):
     return y, torch.empty_like(y), torch.empty_like(y, dtype=_number_dtype(i))
 
 @torch.library.custom_op('eqtutor::pair_sum_and_max_backward', mutates_args=())
-def _sum_and_max_backward_op(w:Tensor, x:Tensor, winner:Tensor, gtotal:Tensor, gtop:Tensor,
-                             window:Sequence[int])->tuple[Tensor, Tensor]:
+def _sum_and_max_backward_op(
+    w:Tensor,
+    x:Tensor,
+    winner:Tensor,
+    gtotal:Tensor,
+    gtop:Tensor,
+    window:Sequence[int],
+)->tuple[Tensor, Tensor]:
     return _sum_and_max_backward(w, x, winner, gtotal, gtop, Window(*window))
 
 @_sum_and_max_backward_op.register_fake
@@ -251,7 +265,8 @@ def _save(ctx, inputs, output):
     ctx.save_for_backward(w, x, output[2])
 
 def _backward(ctx, gtotal, gtop, _):
-    return *_sum_and_max_backward_op(*ctx.saved_tensors, gtotal, gtop, ctx.window), None
+    grads = _sum_and_max_backward_op(*ctx.saved_tensors, gtotal, gtop, ctx.window)
+    return *grads, None
 
 _sum_and_max_op.register_autograd(_backward, setup_context=_save)
 
@@ -267,7 +282,8 @@ class _SumAndMax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gtotal, gtop):
-        return *_sum_and_max_backward(*ctx.saved_tensors, gtotal, gtop, ctx.window), None
+        grads = _sum_and_max_backward(*ctx.saved_tensors, gtotal, gtop, ctx.window)
+        return *grads, None
 
 def sum_and_max(
     w:Tensor,              # filters of each sample, `(b, q, i, n, p)`
@@ -290,7 +306,8 @@ def sum_products(
     b, k = w.shape[0], window.kernel_size
     filters = rearrange(w, 'b q i n (ky kx) -> (b n) (q i) ky kx', ky=k, kx=k)
     planes = rearrange(x, 'b q i y x -> 1 (b q i) y x')
-    y = F.conv2d(planes, filters, None, window.stride, window.padding, window.dilation, b)
+    y = F.conv2d(planes, filters, None, window.stride, window.padding, window.dilation,
+                 groups=b)
     return y.unflatten(1, (b, -1))[0]
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000023
@@ -319,7 +336,7 @@ def _depthwise(x:Tensor, w:Tensor)->Tensor:
     return F.conv2d(x, w[:, None], padding=w.shape[-1]//2, groups=len(w))
 
 def _filter_gradient(x:Tensor, g:Tensor, k:int)->Tensor:
-    "The gradient of `_depthwise` for its filters, `(n, k, k)`: diagonals of k matrix products."
+    "The gradient of `_depthwise` for its filters: diagonals of k matrix products."
     b, _, h, _ = x.shape
     lines = rearrange(F.pad(x, (k//2,)*4), 'b n y x -> n (y b) x')
     glines = rearrange(g, 'b n y x -> n (y b) x')
@@ -348,5 +365,6 @@ def filter_each(
 )->Tensor:        # `(b, n, y, x)`
     "Every plane with its own filter, same size."
     k = w.shape[-1]
-    cut = max(0, k//2 + 1 + -max(x.shape[-2:])//dilation)   # rows that only reach outside
+    # entries that only reach outside are left out
+    cut = max(0, k//2 + 1 + -max(x.shape[-2:])//dilation)
     return _FilterEach.apply(x, w[:, cut:k - cut, cut:k - cut], dilation)

@@ -20,16 +20,17 @@ from torch.utils.checkpoint import checkpoint
 
 from ..core import IndexTables, check_input, check_odd, check_positive, one_of
 from ..groups import Group
-from ..kernels.attentive import (Window, filter_each, patches_at, peaks, sum_and_max,
-                                       sum_products, window_means)
+from ..kernels.attentive import (
+    Window, filter_each, patches_at, peaks, sum_and_max, sum_products, window_means)
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a
-# Axes: b sample · q pose h̃ of the input (one, if that is an image) · h pose of the filter
-#       i input channel · o output channel · n = (o h) · p entry of the window · y x place
+# Axes: b sample · q pose h̃ of the input (one for an image) · h pose of the filter
+#       i input channel · o output channel · n both (o h) · p entry of the window
+#       y x place
 
 class PairMLP(IndexTables):
-    "Channel attention α^C for each pair of poses (h, h̃), from mean and maximum of f̃ (P1, Eq. 17)."
+    "Channel attention α^C for each pair of poses, from mean and max of f̃ (Eq. 17)."
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -77,6 +78,9 @@ def filters_by_pair(
     return rearrange(conv.filters(), '(o h) (i q) ky kx -> q i o h ky kx',
                      h=conv.out_poses, q=conv.in_poses)
 
+def _flat(filters:Tensor)->Tensor:
+    return rearrange(filters, 'q i o h ky kx -> q i (o h) (ky kx)')
+
 class Removed(NamedTuple):
     "What attention removes from some output channels, and the two factors that say so."
     total:Tensor         # Σ α^X α^C f̃, `(b, n, y, x)`
@@ -84,7 +88,7 @@ class Removed(NamedTuple):
     spatial:Tensor|None  # α^X, `(b, q, n, y, x)`; None where there is no such factor
 
 class PairAttention(nn.Module):
-    "The branch of full attention: Σ α^X α^C f̃ for filters and planes, `(b, n, y, x)` (P1, Eqs 16–19)."
+    "The branch of full attention: what it removes from a convolution (P1, Eqs 16–19)."
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -128,7 +132,8 @@ class PairAttention(nn.Module):
         bank:Tensor,  # filters of mean and maximum, `(q, 2, o, h, k, k)`
     )->Tensor:
         "α^X, `(b, q, n, y, x)`."
-        scale = bank.new_tensor([1/self.in_channels, 1]).view(2, 1, 1, 1)   # the mean is Σ/I
+        scale = bank.new_tensor([1/self.in_channels, 1])    # the mean is Σ/I
+        scale = scale.view(2, 1, 1, 1)
         w = rearrange(bank, 'q s o h ky kx -> s (q o h) ky kx')*scale
         scores = (filter_each(total.flatten(1, 2), w[0], self.dilation)
                   + filter_each(top.flatten(1, 2), w[1], self.dilation))
@@ -143,10 +148,11 @@ class PairAttention(nn.Module):
         o:slice,           # output channels
     )->Removed:
         "What attention removes from some output channels."
-        psi = rearrange(filters[:, :, o], 'q i o h ky kx -> q i (o h) (ky kx)')
+        psi = _flat(filters[:, :, o])
         channel = self.channel_attention(psi, x, means, place, o)
         weighed = channel[..., None]*psi
-        if bank is None: return Removed(sum_products(weighed, x, self.window), channel, None)
+        if bank is None:
+            return Removed(sum_products(weighed, x, self.window), channel, None)
         total, top = sum_and_max(weighed, x, self.window)
         spatial = self.spatial_attention(total, top, bank[:, :, o])
         return Removed((spatial*total).sum(1), channel, spatial)
@@ -154,7 +160,8 @@ class PairAttention(nn.Module):
     def parts(self,
         filters:Tensor, # of the convolution, `(q, i, o, h, k, k)`
         x:Tensor,       # planes `(b, q, i, y, x)`
-        chunk:int|None, # output channels at a time, computed again in backward; None for all
+        # output channels at a time, computed again in backward; None for all, once
+        chunk:int|None,
     )->Iterator[Removed]:
         "What attention removes, some output channels after the other."
         means = None if self.channel is None else window_means(x, self.window)
@@ -163,12 +170,12 @@ class PairAttention(nn.Module):
         for start in range(0, self.out_channels, step):
             o = slice(start, start + step)
             if self.channel is not None:
-                psi = rearrange(filters[:, :, o], 'q i o h ky kx -> q i (o h) (ky kx)')
-                place = peaks(psi, x, self.window)
+                place = peaks(_flat(filters[:, :, o]), x, self.window)
             inputs = filters, bank, x, means, place, o
             if chunk is None: yield self.removed(*inputs)
-            else: yield checkpoint(self.removed, *inputs, use_reentrant=False,
-                                   preserve_rng_state=False)
+            else:
+                yield checkpoint(self.removed, *inputs, use_reentrant=False,
+                                 preserve_rng_state=False)
 
     def forward(self,
         filters:Tensor,      # of the convolution, `(q, i, o, h, k, k)`
@@ -185,17 +192,18 @@ class PairAttention(nn.Module):
         poses, k = x_shape[2] if len(x_shape) == 5 else 1, self.window.kernel_size
         planes = x_shape[0]*poses*self.in_channels
         pairs = planes*self.out_channels*y_shape[2]
-        total = products = pairs*k**2*y_shape[-2]*y_shape[-1]    # Σ and max, or Σ alone
+        products = pairs*k**2*y_shape[-2]*y_shape[-1]
+        total = products                                     # Σ and max, or Σ alone
         if self.channel is not None:
-            total += products + 2*pairs*k**2                     # x*, and the statistics there
-            total += planes*(k*x_shape[-2] + k**2)*x_shape[-1]   # means, by rows and columns
-            total += 4*pairs*self.channel.squeeze.shape[1]       # two matrices, mean and max
+            total += planes*(k*x_shape[-2] + k**2)*x_shape[-1]   # window means
+            total += products + 2*pairs*k**2                     # x*, and mean and max
+            total += 4*pairs*self.channel.squeeze.shape[1]       # W₁ and W₂ of both
         if self.spatial is not None: total += self.spatial.macs(x_shape, y_shape)
         return total
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002f
 class InputAttention(nn.Module):
-    "The attended input α⁺f, α⁺ = 1 − α^X α^C, of an image or a feature map on G (P1, Eq. 20)."
+    "The attended input α⁺f, α⁺ = 1 − α^X α^C: α_F (P1, Eq. 20)."
     def __init__(self,
         channels:int,
         group:Group|str,
@@ -207,7 +215,8 @@ class InputAttention(nn.Module):
         super().__init__()
         check_positive(channels=channels, hidden=hidden, dilation=dilation)
         check_odd(kernel_size=kernel_size)
-        one:Any = nn.Linear if lifts else partial(GroupConv2d, kernel_size=1, group=group)
+        on_group = partial(GroupConv2d, kernel_size=1, group=group)
+        one:Any = nn.Linear if lifts else on_group
         self.squeeze = one(channels, hidden, bias=False)    # W₁
         self.excite = one(hidden, channels, bias=False)     # W₂
         conv = LiftingConv2d if lifts else GroupConv2d
@@ -217,7 +226,7 @@ class InputAttention(nn.Module):
     def channel_attention(self,
         f:Tensor, # `(b, c, h, w)` or `(b, c, |H|, h, w)`
     )->Tensor:
-        "α^C, one number for each channel and pose, `(b, c, |H|, 1, 1)`: an MLP of mean and max."
+        "α^C, one number a channel and pose, `(b, c, 1, 1)` or `(b, c, |H|, 1, 1)`."
         w1, w2 = (m.weight if isinstance(m, nn.Linear) else m.filters().flatten(1)
                   for m in (self.squeeze, self.excite))
         planes = f.flatten(1, -3).flatten(2)
@@ -228,7 +237,7 @@ class InputAttention(nn.Module):
     def spatial_attention(self,
         z:Tensor, # α^C f, in the shape of f
     )->Tensor:
-        "α^X, one number for each place and pose, `(b, 1, |H|, h, w)`, from mean and max over c."
+        "α^X, a number for each place and pose, `(b, 1, h, w)` or `(b, 1, |H|, h, w)`."
         s = self.spatial(torch.stack([z.mean(1), z.max(1)[0]], 1))
         return (s if s.ndim == z.ndim else s.amax(2)).sigmoid()
 
@@ -243,7 +252,7 @@ class InputAttention(nn.Module):
         f:Tensor, # `(b, c, h, w)` or `(b, c, |H|, h, w)`
     )->Tensor:
         z = self.channel_attention(f)*f
-        return torch.addcmul(f, self.spatial_attention(z), z, value=-1)   # f − α^X α^C f
+        return torch.addcmul(f, self.spatial_attention(z), z, value=-1)   # f − α^X z
 
     def macs(self,
         x_shape:tuple[int, ...], # of the layer's input
@@ -256,7 +265,7 @@ class InputAttention(nn.Module):
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000031
 class RotationAttention(nn.Module):
-    "Co-attention: poses weighed at each place by σ of a 1×1 group convolution (α_RH, Romero & Hoogendoorn 2020)."
+    "Poses weighed at each place: co-attention, α_RH (Romero & Hoogendoorn 2020)."
     def __init__(self,
         channels:int,
         group:Group|str,
@@ -286,10 +295,12 @@ class RotationAttention(nn.Module):
         return self.scores.macs(x_shape, x_shape)
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000033
-STORED = 400_000   # numbers of α^X and α^C ψ that a layer keeps for backward; beyond, it goes in chunks
+# numbers of α^X and α^C ψ that a layer keeps for backward; where there are more, it
+# computes its output channels in chunks, and each twice
+STORED = 400_000
 
 class AttentiveConv2d(EquivariantConv2d):
-    "What attentive lifting and group convolution share: a convolution, and a branch that weighs it."
+    "What attentive lifting and group convolution share: the branch that weighs."
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -299,40 +310,41 @@ class AttentiveConv2d(EquivariantConv2d):
         padding:int|str=0,        # pixels, 'same' or 'valid'
         dilation:int=1,
         bias:bool=True,           # one per output channel, shared over the group
-        strict:bool=True,         # raise where the stride breaks the symmetry; False warns
+        strict:bool=True,         # raise where the stride breaks the symmetry, or warn
         attend:str='full',        # 'full', 'channel', 'spatial', 'input' or 'rotation'
-        # r: the channel attention's middle layer has in_channels // r units, or in_channels
-        # where that is none
+        # r: the channel attention's middle layer has in_channels // r units
+        # (in_channels where that is none)
         reduction:int=2,
         hidden:int|None=None,     # that width itself
         attention_kernel:int=7,   # of the spatial attention; odd
         attention_dilation:int=1, # of the spatial attention
-        # output channels at a time, computed again in backward; None keeps all; 'auto' only
-        # where they are large
+        # output channels at a time, computed again in backward; None keeps all; 'auto'
+        # only where they are large
         chunk:int|str|None='auto',
     ):
         super().__init__(in_channels, out_channels, kernel_size, group, stride, padding,
                          dilation, bias, strict)
         sizes:dict[str, Any] = dict(reduction=reduction, hidden=hidden, chunk=chunk,
                                     attention_dilation=attention_dilation)
-        check_positive(**{name: n for name, n in sizes.items() if n not in (None, 'auto')})
+        sizes = {name: n for name, n in sizes.items() if n not in (None, 'auto')}
+        check_positive(**sizes)
         check_odd(attention_kernel=attention_kernel)
         self.attend = one_of(attend, 'full', 'channel', 'spatial', 'input', 'rotation')
         self.chunk = chunk
-        self.branch = self.make_branch(hidden=hidden or in_channels//reduction or in_channels,
-                                       kernel_size=attention_kernel,
+        hidden = hidden or in_channels//reduction or in_channels
+        self.branch = self.make_branch(hidden=hidden, kernel_size=attention_kernel,
                                        dilation=attention_dilation)
 
     def make_branch(self,
         **sizes:Any, # of the attention
     )->Any:
         "The attention that `attend` names."
-        common = self.group, self.lifts
-        if self.attend == 'rotation': return RotationAttention(self.in_channels, *common)
-        if self.attend == 'input': return InputAttention(self.in_channels, *common, **sizes)
+        channels, common = self.in_channels, (self.group, self.lifts)
+        if self.attend == 'rotation': return RotationAttention(channels, *common)
+        if self.attend == 'input': return InputAttention(channels, *common, **sizes)
         window = Window(self.kernel_size, self.dilation, self.padding, self.stride)
-        return PairAttention(self.in_channels, self.out_channels, window, *common,
-                             self.attend, **sizes)
+        return PairAttention(channels, self.out_channels, window, *common, self.attend,
+                             **sizes)
 
     @property
     def weighs_input(self)->bool:
@@ -365,30 +377,33 @@ class AttentiveConv2d(EquivariantConv2d):
     )->Tensor:    # `(b, o, |H|, h, w)`
         self.check(x)
         if self.weighs_input: return super().forward(self.branch(x))
-        with torch.autocast(x.device.type, enabled=False):   # a maximum wants full precision
+        with torch.autocast(x.device.type, enabled=False):   # maxima want precision
             x = x.to(self.weight.dtype)
             y = super().forward(x)
             if not torch.compiler.is_compiling() and not len(x): return y
-            removed = self.branch(filters_by_pair(self), self.planes(x), self.chunk_for(x))
+            chunk = self.chunk_for(x)
+            removed = self.branch(filters_by_pair(self), self.planes(x), chunk)
             return y - removed.view_as(y)
 
     @torch.no_grad()
     def factors(self,
         x:Tensor, # an input
     )->tuple[Tensor|None, Tensor|None]:
-        "α^C `(b, o, i, h, q)` and α^X `(b, o, h, q, y, x)`, None if not used; no q where the layer lifts."
+        """α^C `(b, o, i, h, q)` and α^X `(b, o, h, q, y, x)`, None if not used; a
+        lifting layer has no q."""
         if self.weighs_input:
-            raise ValueError(f'attend={self.attend!r} weighs the input alone and has no pairs '
-                             '(h, h̃): use .attention(x)')
+            raise ValueError(f'attend={self.attend!r} weighs the input alone and has no '
+                             'factors: use .attention(x)')
         self.check(x)
         planes = self.planes(x.to(self.weight.dtype))
-        parts = list(self.branch.parts(filters_by_pair(self), planes, 1))   # one a channel o
+        parts = list(self.branch.parts(filters_by_pair(self), planes, 1))   # one an o
         channel = spatial = None
         if self.branch.channel is not None:
             channel = rearrange([p.channel for p in parts], 'o b q i h -> b o i h q')
             if self.lifts: channel = channel[..., 0]
         if self.branch.spatial is not None:
-            spatial = rearrange([p.spatial for p in parts], 'o b q h y x -> b o h q y x')
+            spatial = rearrange([p.spatial for p in parts],
+                                'o b q h y x -> b o h q y x')
             if self.lifts: spatial = spatial[:, :, :, 0]
         return channel, spatial
 
@@ -396,7 +411,8 @@ class AttentiveConv2d(EquivariantConv2d):
     def attention(self,
         x:Tensor, # an input
     )->Tensor:
-        "The weights α⁺: of the input in its shape, if that is weighed; else their mean over i and q, `(b, o, |H|, h, w)`."
+        """The weights α⁺: of the input, in its shape (for 'rotation' one channel); else
+        their mean over input channels and poses, `(b, o, |H|, h, w)`."""
         self.check(x)
         if self.weighs_input: return self.branch.attention(x)
         channel, spatial = self.factors(x)
@@ -410,7 +426,7 @@ class AttentiveConv2d(EquivariantConv2d):
         x_shape:tuple[int, ...], # of the input
         y_shape:tuple[int, ...], # of the output
     )->int:
-        "Multiply-accumulates of a forward pass: of the convolution, and of its attention."
+        "Multiply-accumulates of a forward pass: the convolution and its attention."
         return super().macs(x_shape, y_shape) + self.branch.macs(x_shape, y_shape)
 
     def extra_repr(self)->str:
@@ -418,8 +434,10 @@ class AttentiveConv2d(EquivariantConv2d):
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000036
 class AttentiveLiftingConv2d(AttentiveConv2d):
-    "Image `(b, c, h, w)` to feature map: y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19)."
+    """Attentive lifting convolution, `(b, i, h, w)` to `(b, o, |H|, h, w)`:
+    y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19)."""
     lifts = True
 
 class AttentiveGroupConv2d(AttentiveConv2d):
-    "Feature map to feature map: y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19)."
+    """Attentive group convolution, `(b, i, |H|, h, w)` to `(b, o, |H|, h, w)`:
+    y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19)."""

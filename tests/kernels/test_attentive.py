@@ -1,4 +1,4 @@
-"What the kernels of attentive convolution withstand: few bits, many channels, no samples, compilers."
+"What the kernels of attentive convolution withstand: few bits, no samples, compilers."
 import pytest
 import torch
 
@@ -55,7 +55,8 @@ def test_no_samples_give_empty_results_and_gradients():
 @pytest.mark.slow
 def test_the_operators_shown_to_compilers_keep_their_word():
     "Schema, shapes of the results, gradients."
-    w, x = torch.randn(2, 2, 3, 5, 9, requires_grad=True), torch.randn(2, 2, 3, 7, 8, requires_grad=True)
+    w = torch.randn(2, 2, 3, 5, 9, requires_grad=True)
+    x = torch.randn(2, 2, 3, 7, 8, requires_grad=True)
     torch.library.opcheck(attentive._sum_and_max_op, (w, x, list(WINDOW)))
     torch.library.opcheck(attentive._peaks_op, (torch.randn(2, 3, 5, 9), x.detach(), list(WINDOW)))
 
@@ -63,7 +64,8 @@ def test_the_operators_shown_to_compilers_keep_their_word():
 @pytest.mark.slow
 @pytest.mark.parametrize('kernel', [sum_and_max, sum_products], ids=lambda f: f.__name__)
 def test_a_compiled_kernel_computes_the_same(kernel):
-    w, x = torch.randn(2, 2, 3, 5, 9, requires_grad=True), torch.randn(2, 2, 3, 7, 8, requires_grad=True)
+    w = torch.randn(2, 2, 3, 5, 9, requires_grad=True)
+    x = torch.randn(2, 2, 3, 7, 8, requires_grad=True)
     fast = torch.compile(kernel, fullgraph=True, backend='aot_eager')
     for f in (fast, kernel):
         y = f(w, x, WINDOW)

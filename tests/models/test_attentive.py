@@ -1,4 +1,4 @@
-"What the networks of attentive convolution withstand: copies, other devices, chunks, wrong variants."
+"What the networks of attentive convolution withstand: copies, chunks, wrong variants."
 import copy
 import pickle
 
@@ -40,8 +40,9 @@ def test_a_pickled_network_computes_the_same():
 
 @pytest.mark.parametrize('make', [alpha_cnn, alpha_all_cnn], ids=lambda f: f.__name__)
 def test_a_wrong_variant_is_refused(make):
-    with pytest.raises(ValueError, match="'full', 'channel', 'spatial', 'input', 'rotation'"): make(attend='all')
-    with pytest.raises(ValueError, match='chunk must be a positive int'): make(attend='full', chunk=0)
+    with pytest.raises(ValueError, match="'full', 'channel', 'spatial', 'input', 'rotation'"):
+        make(attend='all')
+    with pytest.raises(ValueError, match='chunk must be a positive int'): make(chunk=0)
 
 
 def test_chunks_change_no_output():
