@@ -296,7 +296,7 @@ def sum_and_max(
     size = window.out_size(x)
     return total.unflatten(-1, size), top.unflatten(-1, size)
 
-# %% ../../nbs/5_workshop/52_attentive.ipynb #00000020
+# %% ../../nbs/5_workshop/52_attentive.ipynb #00000021
 def sum_products(
     w:Tensor,      # filters of each sample, `(b, q, i, n, p)`
     x:Tensor,      # planes `(b, q, i, y, x)`
@@ -310,7 +310,7 @@ def sum_products(
                  groups=b)
     return y.unflatten(1, (b, -1))[0]
 
-# %% ../../nbs/5_workshop/52_attentive.ipynb #00000023
+# %% ../../nbs/5_workshop/52_attentive.ipynb #00000024
 def phases(
     x:Tensor, # planes `(b, n, y, x)`
     d:int,
@@ -330,7 +330,7 @@ def join_phases(
     h, w = size[-2:]
     return rearrange(x, '(b dy dx) n y x -> b n (y dy) (x dx)', dy=d, dx=d)[..., :h, :w]
 
-# %% ../../nbs/5_workshop/52_attentive.ipynb #00000024
+# %% ../../nbs/5_workshop/52_attentive.ipynb #00000025
 def _depthwise(x:Tensor, w:Tensor)->Tensor:
     "Every plane `(b, n, y, x)` with a filter of its own `(n, k, k)`, same size."
     return F.conv2d(x, w[:, None], padding=w.shape[-1]//2, groups=len(w))

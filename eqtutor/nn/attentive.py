@@ -389,11 +389,11 @@ class AttentiveConv2d(EquivariantConv2d):
     def factors(self,
         x:Tensor, # an input
     )->tuple[Tensor|None, Tensor|None]:
-        """α^C `(b, o, i, h, q)` and α^X `(b, o, h, q, y, x)`, None if not used; a
-        lifting layer has no q."""
+        """α^C `(b, o, i, h, q)` and α^X `(b, o, h, q, y, x)`, None if not used;
+        a lifting layer has no q."""
         if self.weighs_input:
-            raise ValueError(f'attend={self.attend!r} weighs the input alone and has no '
-                             'factors: use .attention(x)')
+            raise ValueError(f'attend={self.attend!r} weighs the input alone and has '
+                             'no pairs (h, h̃): use .attention(x)')
         self.check(x)
         planes = self.planes(x.to(self.weight.dtype))
         parts = list(self.branch.parts(filters_by_pair(self), planes, 1))   # one an o

@@ -152,12 +152,14 @@ def test_a_new_layer_computes_in_inference_mode_and_trains_after_it():
 # --- compilers
 
 @pytest.mark.slow
-@pytest.mark.parametrize('chunk', [None, 1])
-@pytest.mark.parametrize('attend', ['full', 'channel'])
-def test_a_compiled_layer_computes_the_same(attend, chunk):
+@pytest.mark.parametrize('attend, chunk, backend', [
+    ('full', None, 'inductor'), ('full', 1, 'inductor'), ('channel', None, 'aot_eager'),
+    ('channel', 1, 'aot_eager'), ('spatial', None, 'aot_eager'), ('input', None, 'aot_eager'),
+])
+def test_a_compiled_layer_computes_the_same(attend, chunk, backend):
     layer = AttentiveGroupConv2d(2, 2, 3, 'p4', attend=attend, chunk=chunk)
     f = an_input(layer).requires_grad_()
-    fast = torch.compile(layer, fullgraph=True)
+    fast = torch.compile(layer, fullgraph=True, backend=backend)
     torch.testing.assert_close(fast(f), layer(f), rtol=1e-4, atol=1e-5)
     gradients = [torch.autograd.grad(m(f).square().sum(), f)[0] for m in (fast, layer)]
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
