@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.cost import interleaved
-from eqtutor.training import environment, write_atomic
+from eqtutor.files import write_atomic
+from eqtutor.training import environment
 
 try:
     import escnn
