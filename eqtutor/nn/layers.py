@@ -38,7 +38,7 @@ def _check_feature_map(f:Tensor)->None:
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000018
 class SpatialPool2d(nn.Module):
-    "Max or mean over windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error."
+    "Max or mean of windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error."
     def __init__(self,
         kernel_size:int,
         group:Group|str,        # a `Group` or its name
