@@ -39,7 +39,8 @@ from .data import DATASETS, TensorLoader, digits, get_loader, mnist
 from .equivariance import layer_report, perturb_
 from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
-from .models.backbones import get_model, model_rows, p4_cnn, z2_cnn
+from .models.backbones import p4_cnn, z2_cnn
+from .models.registry import get_model, model_rows
 from .training import RECIPES, environment, evaluate, fit, load_weights, seed_everything, write_atomic
 from .widgets import RotateAndPermute, page
 
