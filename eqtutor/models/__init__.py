@@ -3,6 +3,7 @@
 from eqtutor.models.registry import (MODELS, Model, build_model, get_model, model_rows,
                                      register_model)
 from eqtutor.models import backbones  # isort: skip  # each family registers its networks
-from eqtutor.nn import affine, attentive, e4, self_attention  # isort: skip
+from eqtutor.models import e4  # isort: skip
+from eqtutor.nn import affine, attentive, self_attention  # isort: skip
 
 __all__ = ['MODELS', 'Model', 'build_model', 'get_model', 'model_rows', 'register_model']
