@@ -13,7 +13,8 @@ config.read(here/'settings.ini', encoding='utf-8')
 cfg = config['DEFAULT']
 
 
-COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]  # what `eqtutor lab` copies
+# what `eqtutor lab` copies
+COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]
 
 
 def copy_course(target):
