@@ -13,8 +13,8 @@ from typing import Any
 from torch import nn
 
 from ..groups import Group
-from .backbones import (AllCNN, DenseNet, ResNet, p4_cnn, register_model,
-                                      resnet44)
+from .backbones import AllCNN, DenseNet, ResNet, p4_cnn, resnet44
+from .registry import register_model
 from ..nn.attentive import AttentiveGroupConv2d, AttentiveLiftingConv2d
 
 # %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000006

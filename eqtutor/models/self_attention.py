@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..core import one_of
 from ..groups import Group, get_group
-from .backbones import register_model
+from .registry import register_model
 from ..nn.layers import GroupLayerNorm2d, SpatialPool2d
 from ..nn.self_attention import GroupSelfAttention2d, LiftingSelfAttention2d
 
