@@ -23,7 +23,7 @@ def bank_index(
     lifts:bool=False,    # the input has no poses
     projects:bool=False, # the output has no poses
 )->Tensor:               # `(|H|·|H|·k²,)`, less one |H| where an end has no poses
-    "Where entry (h, q, p) of the bank is read: in W; off the grid in its turned copies."
+    "Where entry (h, q, p) of the bank is read: in W, or in its turned copies."
     turn = torch.arange(len(group))[:, None]              # the filter is turned by h …
     if projects: turn = turn.mT                           # … or by the input's pose q
     pose, poses = group.relative, len(group)              # the slice h⁻¹q of the filter
@@ -73,10 +73,11 @@ class EquivariantConv2d(IndexTables):
     def tables(self)->dict[str, Tensor]:
         index = bank_index(self.group, self.kernel_size, self.lifts, self.projects)
         if self.group.is_grid: return dict(index=index)
-        return dict(index=index, turns=filter_matrices(self.group, self.kernel_size))
+        turns = filter_matrices(self.group, self.kernel_size)
+        return dict(index=index, turns=turns)
 
     def reset_parameters(self)->None:
-        "Start so that the signal keeps its size under ReLU (He et al. 2015), on all poses."
+        "Start so that the signal keeps its size under ReLU (He et al. 2015)."
         energy = self.kernel_size**2
         if not self.group.is_grid:    # what the disc leaves of a filter
             energy = self.originals['turns'].pow(2).sum().item()/len(self.group)
