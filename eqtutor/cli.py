@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Numbers', 'NETWORKS', 'ANGLES', 'ADVICE', 'app', 'DEMO', 'FOUR_NETWORKS', 'labs', 'Data', 'DemoResult', 'turn_digits',
            'run_demo', 'accuracy_table', 'error_table', 'draw_demo', 'demo_page', 'main', 'save_demo', 'demo',
-           'models_table', 'models', 'check', 'bench', 'train', 'lab', 'labs_build', 'labs_grade', 'labs_progress',
-           'widget']
+           'models_table', 'models', 'group_of', 'check', 'bench', 'train', 'lab', 'labs_build', 'labs_grade',
+           'labs_progress', 'widget']
 
 # %% ../nbs/4_course/32_cli.ipynb #00000003
 import copy
@@ -41,8 +41,8 @@ from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
 from .models.backbones import p4_cnn, z2_cnn
 from .models.registry import Model, get_model, model_rows
-from .training import (environment, evaluate, fit, load_weights, seed_everything,
-                              write_atomic)
+from .files import write_atomic
+from .training import environment, evaluate, fit, load_weights, seed_everything
 from .widgets import RotateAndPermute, page
 
 # %% ../nbs/4_course/32_cli.ipynb #00000006
@@ -304,7 +304,9 @@ def models(
     typer.echo(json.dumps(rows, ensure_ascii=False) if as_json else models_table(rows))
 
 # %% ../nbs/4_course/32_cli.ipynb #00000020
-def _group_of(name:str)->str:
+def group_of(
+    name:str, # of a network
+)->str:
     "The first part of a network's name that is a group: p4 of alpha-F-p4-cnn."
     known = {g.lower(): g for g in GROUPS}
     return next(known[part] for part in name.lower().split('-') if part in known)
@@ -335,7 +337,7 @@ def check(
         model = get_model(network)
         net = _built(model, weights, perturb_)
         x = torch.randn(1, *model.input_shape, dtype=torch.float64)
-        report = layer_report(net, x, group or _group_of(model.name))
+        report = layer_report(net, x, group or group_of(model.name))
     errors = {name: e for name, _, _, e in report.rows}
     typer.echo(json.dumps(errors) if as_json else str(report))
     praise, blame = _verdict(network, report)
@@ -417,7 +419,8 @@ def _report(settings:Training, outcome:Estimate|dict, out:Path, as_json:bool)->s
     if as_json: return json.dumps(outcome, ensure_ascii=False)
     return (f'{settings.network} ({outcome["parameters"]:,} parameters) '
             f'on {settings.data}, {settings.epochs} epochs, '
-            f'{outcome["seconds"]:.0f} s: test accuracy {outcome["test"]["accuracy"]:.2%}. '
+            f'{outcome["seconds"]:.0f} s: '
+            f'test accuracy {outcome["test"]["accuracy"]:.2%}. '
             f'Written to {out/settings.experiment}/{settings.seed}.json')
 
 # %% ../nbs/4_course/32_cli.ipynb #00000034
@@ -614,7 +617,7 @@ def widget(
         model = get_model(network)
         net = _built(model, weights)
         shown = RotateAndPermute(
-            net, _input(model, image), group or _group_of(model.name) or 'p4',
+            net, _input(model, image), group or group_of(model.name) or 'p4',
             until=layer or _first_layer(net), channel=channel)
         writable_folder(out.expanduser().parent)
         text = page(f'{network}, {layer or "first layer"}', shown.html())

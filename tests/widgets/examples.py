@@ -7,8 +7,8 @@ from sklearn.datasets import load_sample_image
 from torch import nn
 
 from eqtutor.actions import act
-from eqtutor.convolution import GroupConv2d, LiftingConv2d
-from eqtutor.layers import GroupPool
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.nn.layers import GroupPool
 from eqtutor.widgets import (CayleyExplorer, ClickAndTurn, EquivarianceMeter, KernelOrbit,
                              RotateAndPermute)
 

@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 
-from eqtutor.networks import p4_cnn, z2_cnn
+from eqtutor.models.backbones import p4_cnn, z2_cnn
 from eqtutor.widgets import demo_page, moved_pixel, whole_page
 
 from .examples import (MAKE, WIDTHS, drag, error_in, is_red, letter, measure, name_of, state,

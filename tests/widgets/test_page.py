@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.convolution import LiftingConv2d
+from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.groups import C, Group, get_group
 from eqtutor.widgets import ClickAndTurn, EquivarianceMeter, RotateAndPermute, whole_page
 
