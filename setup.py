@@ -55,7 +55,7 @@ setup(
     license='Apache-2.0',
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
-    package_data={'eqtutor': ['py.typed']},
+    package_data={'eqtutor': ['py.typed'], 'eqtutor.widgets': ['*.js', '*.css', '*.html']},
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),

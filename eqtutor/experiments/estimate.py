@@ -46,7 +46,7 @@ def as_time(seconds:float)->str:
     return f'{seconds/60:.0f} min' if seconds >= 60 else f'{seconds:.0f} s'
 
 
-def kept_bytes(
+def saved_bytes(
     net:nn.Module,
     x:Tensor,       # images
 )->int:
@@ -98,7 +98,7 @@ def step_on_cpu(
     pictures = [torch.randn(n, *shape) for n in SMALL_BATCHES]
     times = interleaved({str(len(x)): partial(training_step, net, x) for x in pictures}, 1)
     fixed = 16*count_parameters(net)   # weights, gradients, and Adam's two means
-    few, many = (kept_bytes(net, x) + fixed for x in pictures)
+    few, many = (saved_bytes(net, x) + fixed for x in pictures)
     first, second = (min(t) for t in times.values())
     return int(at_batch(batch_size, (few, many))), at_batch(batch_size, (first, second))
 

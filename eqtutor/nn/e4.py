@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..core import (IndexTables, check_input, check_odd, check_positive,
                           filter_index, one_of)
 from ..groups import Group, get_group
-from .attention import window_sum
+from ..kernels.windows import window_sum
 from .convolution import GroupConv2d
 from .layers import GroupBatchNorm2d, GroupLayerNorm2d
 

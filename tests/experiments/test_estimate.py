@@ -5,7 +5,7 @@ import torch
 from eqtutor.cost import layer_costs
 from eqtutor.data import DATASETS, data_root, digits
 from eqtutor.experiments.estimate import (TRAINING_IMAGES, as_size, as_time, at_batch,
-                                          epoch_images, estimate_training, kept_bytes)
+                                          epoch_images, estimate_training, saved_bytes)
 from eqtutor.experiments.train import Training
 from eqtutor.models.backbones import p4_cnn
 
@@ -47,10 +47,10 @@ def test_number_of_images_is_that_of_the_data(name):
     assert TRAINING_IMAGES[name] == len(DATASETS[name]('train'))
 
 
-def test_kept_bytes_count_each_storage_once():
+def test_saved_bytes_count_each_storage_once():
     net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU())
     x = torch.randn(5, requires_grad=True)
-    assert kept_bytes(net, x) == 2*5*4      # a ReLU keeps its result
+    assert saved_bytes(net, x) == 2*5*4      # a ReLU keeps its result
 
 
 def test_straight_line_goes_through_both_batches_and_never_down():

