@@ -116,7 +116,7 @@ def test_wrong_argument_is_named(arguments, options, words):
 
 def test_generator_checks_its_own_arguments():
     with pytest.raises(ValueError, match='odd kernel_size, got 4'): KernelGenerator(4, 4, 'p4')
-    with pytest.raises(ValueError, match='reduction must be'):
+    with pytest.raises(ValueError, match='reduction must be a positive int'):
         KernelGenerator(4, 3, 'p4', reduction=0)
 
 @pytest.mark.parametrize('cls', [E4Conv2d, KernelGenerator])
