@@ -1,4 +1,4 @@
-"Every notebook is a pytest item: `pytest nbs/1_foundations/01_groups.ipynb` runs one, `pytest` all of them and tests/."
+"Every notebook is a pytest item: `pytest nbs/1_foundations/01_groups.ipynb` runs one."
 import importlib.util
 import os
 import re
@@ -13,7 +13,8 @@ import pytest
 os.environ.setdefault('MPLBACKEND', 'agg')
 # tests side by side share the cores: each takes its part
 WORKERS = int(os.environ.get('PYTEST_XDIST_WORKER_COUNT', 1))
-if WORKERS > 1: os.environ.setdefault('OMP_NUM_THREADS', str(max(1, (os.cpu_count() or 1)//WORKERS)))
+THREADS = max(1, (os.cpu_count() or 1)//WORKERS)
+if WORKERS > 1: os.environ.setdefault('OMP_NUM_THREADS', str(THREADS))
 
 ROOT = Path(__file__).parent
 BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
@@ -54,12 +55,14 @@ def pytest_configure(config): config.missing_flags = missing_flags()
 
 
 def pytest_report_header(config):
-    return [f'notebook cells marked {flag!r} are left out: {why}' for flag, why in config.missing_flags.items()]
+    missing = config.missing_flags.items()
+    return [f'notebook cells marked {flag!r} are left out: {why}' for flag, why in missing]
 
 
 def pytest_collect_file(file_path, parent):
     hidden = any(part.startswith(('.', '_')) for part in file_path.relative_to(ROOT).parts)
-    if file_path.suffix == '.ipynb' and not hidden: return NotebookFile.from_parent(parent, path=file_path)
+    if file_path.suffix != '.ipynb' or hidden: return None
+    return NotebookFile.from_parent(parent, path=file_path)
 
 
 class NotebookFile(pytest.File):
@@ -88,28 +91,30 @@ class Notebook(pytest.Item):
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get('PYTHONPATH')])])
         output = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
-            done = subprocess.run(command, cwd=ROOT, env=os.environ | {'PYTHONPATH': path}, text=True,
-                                  timeout=SECONDS, **output)
+            done = subprocess.run(command, cwd=ROOT, env=os.environ | {'PYTHONPATH': path},
+                                  text=True, timeout=SECONDS, **output)
         except subprocess.TimeoutExpired as late:
             said = (late.stdout or b'').decode(errors='replace')
             raise NotebookError(f'{self.path.name} took more than {SECONDS} s\n{said}') from None
         if done.returncode: raise NotebookError(with_cell_source(self.path, done.stdout))
         left = sorted(self.siblings() - before)
         if left:
-            raise NotebookError(f'{self.path.name}, or a notebook that ran beside it, left {left} behind: '
-                                'write to a temporary folder')
+            raise NotebookError(f'{self.path.name}, or a notebook that ran beside it, left {left} '
+                                'behind: write to a temporary folder')
 
     def siblings(self):
-        return {p.name for p in self.path.parent.iterdir() if p.suffix != '.ipynb' and p.name[0] not in '._'}
+        beside = self.path.parent.iterdir()
+        return {p.name for p in beside if p.suffix != '.ipynb' and p.name[0] not in '._'}
 
     def repr_failure(self, excinfo):
-        return str(excinfo.value) if excinfo.errisinstance(NotebookError) else super().repr_failure(excinfo)
+        if excinfo.errisinstance(NotebookError): return str(excinfo.value)
+        return super().repr_failure(excinfo)
 
     def reportinfo(self): return self.path, 0, str(self.path.relative_to(ROOT))
 
 
 def with_cell_source(path, report):
-    "nbdev's report names the failing cell by its number (from 1); put that cell's source behind it."
+    "nbdev's report names the failing cell by its number (from 1); add that cell's source."
     from execnb.nbio import read_nb
     found = re.search(r'While Executing Cell #(\d+)', report)
     if not found: return report

@@ -13,7 +13,8 @@ config.read(here/'settings.ini', encoding='utf-8')
 cfg = config['DEFAULT']
 
 
-COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]  # what `eqtutor lab` copies
+# what `eqtutor lab` copies
+COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]
 
 
 def copy_course(target):
@@ -54,7 +55,7 @@ setup(
     license='Apache-2.0',
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
-    package_data={'eqtutor': ['py.typed']},
+    package_data={'eqtutor': ['py.typed'], 'eqtutor.widgets': ['*.js', '*.css', '*.html']},
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),

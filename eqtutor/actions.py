@@ -18,18 +18,24 @@ from .groups import Group, get_group
 # %% ../nbs/1_foundations/02_actions.ipynb #00000008
 def act_points(
     group:Group|str,
-    h:int,    # group element
+    h:int,         # group element
     points:Tensor, # `(..., 2)`: x to the right, y up
 )->Tensor:
     "The points h·p, `(..., 2)`."
+    group = _with_element(group, h)
+    if not points.is_floating_point(): points = points.to(torch.get_default_dtype())
+    # no matrix product: autocast would round it
+    return (points[..., None, :]*group.matrices[h].to(points)).sum(-1)
+
+def _with_element(group:Group|str, h:int)->Group:
+    "The group, if h is one of its elements."
     group = get_group(group)
-    if h not in group.elements: raise ValueError(f'{group.name} has the elements 0..{len(group) - 1}, got {h}')
-    points = points if points.is_floating_point() else points.to(torch.get_default_dtype())
-    return (points[..., None, :]*group.matrices[h].to(points)).sum(-1)   # no matrix product: autocast would round it
+    if h in group.elements: return group
+    raise ValueError(f'{group.name} has the elements 0..{len(group) - 1}, got {h}')
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000b
 def _quarters(m:Tensor)->tuple[bool, int]:
-    "A signed permutation matrix as (mirror the columns first?, quarter turns after it)."
+    "A signed permutation matrix as (mirror the columns first?, quarter turns then)."
     (a, b), (c, d) = m.tolist()
     mirror = a*d - b*c < 0
     cos, sin = (-a, -c) if mirror else (a, c)
@@ -37,24 +43,33 @@ def _quarters(m:Tensor)->tuple[bool, int]:
 
 def _move_grid(x:Tensor, m:Tensor)->Tensor:
     "Image moved by the matrix: exact where pixels land on pixels, bilinear otherwise."
-    if bool(((m.abs() == 1) | (m == 0)).all() and (m.abs().sum(0) == 1).all()):
-        mirror, turns = _quarters(m)
-        return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1)).contiguous()
-    return _interpolate(x, torch.linalg.inv(m))
+    entries = m.abs()
+    permutes = ((entries == 1) | (m == 0)).all() and (entries.sum(0) == 1).all()
+    if not permutes: return _interpolate(x, torch.linalg.inv(m))
+    mirror, turns = _quarters(m)
+    return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1)).contiguous()
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000d
-def _interpolate(x:Tensor, inverse:Tensor)->Tensor:
-    "Images `(b, c, h, w)` read at the points `inverse @ p`, bilinear, zeros outside; `inverse` is `(2, 2)` or one an image, `(b, 2, 2)`."
-    if not x.is_floating_point(): raise ValueError(f'pixels between pixels need floating-point values, got {x.dtype}: convert with .float() first')
+def _interpolate(
+    x:Tensor,       # images `(b, c, h, w)`
+    inverse:Tensor, # `(2, 2)`, or one an image, `(b, 2, 2)`
+)->Tensor:
+    "Images read at the points `inverse @ p`: bilinear, zeros outside."
+    if not x.is_floating_point():
+        raise ValueError('pixels between pixels need floating-point values, '
+                         f'got {x.dtype}: convert with .float() first')
     rows, cols = x.shape[-2:]
-    wide = torch.promote_types(x.dtype, torch.float32)   # in half precision coordinates miss their pixels
+    wide = torch.promote_types(x.dtype, torch.float32)   # half precision misses pixels
     px = torch.arange(cols, dtype=wide, device=x.device) - (cols - 1)/2
     py = (rows - 1)/2 - torch.arange(rows, dtype=wide, device=x.device)
     p = torch.stack([px.expand(rows, cols), py[:, None].expand(rows, cols)], -1)
-    source = (inverse.to(x.device, wide)[..., None, None, :, :]*p[..., None, :]).sum(-1)   # no matrix product: autocast would round it
-    grid = source*source.new_tensor([2/cols, -2/rows])   # to [-1, 1], y down, as grid_sample counts
+    # no matrix product: autocast would round it
+    source = (inverse.to(x.device, wide)[..., None, None, :, :]*p[..., None, :]).sum(-1)
+    # to [-1, 1], y down, as grid_sample counts
+    grid = source*source.new_tensor([2/cols, -2/rows])
+    grid = grid.expand(len(x), -1, -1, -1)
     with torch.autocast(x.device.type, enabled=False):
-        return F.grid_sample(x.to(wide), grid.expand(len(x), -1, -1, -1), align_corners=False).to(x.dtype)
+        return F.grid_sample(x.to(wide), grid, align_corners=False).to(x.dtype)
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000f
 KINDS = {2: 'invariant', 3: 'vector on H', 4: 'image', 5: 'feature map'}
@@ -62,33 +77,44 @@ KINDS = {2: 'invariant', 3: 'vector on H', 4: 'image', 5: 'feature map'}
 def act(
     group:Group|str,
     h:int,      # group element
-    f:Tensor,   # image `(b, c, h, w)`, feature map `(b, c, |H|, h, w)`, vector on H `(b, c, |H|)` or invariant `(b, c)`
-)->Tensor:
-    "The left regular representation 𝓛_h f: (𝓛_h f)(x, q) = f(h⁻¹x, h⁻¹q), in the shape of `f` (height and width swap on a quarter turn)."
-    group = get_group(group)
-    if h not in group.elements: raise ValueError(f'{group.name} has the elements 0..{len(group) - 1}, got {h}')
-    if f.ndim not in KINDS: raise ValueError(f'act moves {", ".join(KINDS.values())} (2 to 5 axes), got shape {tuple(f.shape)}')
+    # image `(b, c, h, w)`, feature map `(b, c, |H|, h, w)`,
+    # vector on H `(b, c, |H|)` or invariant `(b, c)`
+    f:Tensor,
+)->Tensor:      # in the shape of `f`; height and width swap on a quarter turn
+    "The left regular representation 𝓛_h f: (𝓛_h f)(x, q) = f(h⁻¹x, h⁻¹q)."
+    group, shape = _with_element(group, h), tuple(f.shape)
+    if f.ndim not in KINDS:
+        kinds = ', '.join(KINDS.values())
+        raise ValueError(f'act moves {kinds} (2 to 5 axes), got shape {shape}')
     if f.ndim in (3, 5):
         if f.shape[2] != len(group):
-            raise ValueError(f'axis 2 must be the group axis of {group.name}, |H| = {len(group)}, got shape {tuple(f.shape)}')
+            raise ValueError(f'axis 2 must be the group axis of {group.name}, '
+                             f'|H| = {len(group)}, got shape {shape}')
         f = f.index_select(2, group.relative[h].to(f.device))
-    if f.ndim == 5: return _move_grid(f.flatten(1, 2), group.matrices[h]).unflatten(1, f.shape[1:3])
-    return _move_grid(f, group.matrices[h]) if f.ndim == 4 else f
+    m = group.matrices[h]
+    if f.ndim == 5: return _move_grid(f.flatten(1, 2), m).unflatten(1, f.shape[1:3])
+    return _move_grid(f, m) if f.ndim == 4 else f
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000001b
 def rotate(
     image:Tensor,          # `(b, c, h, w)`
-    degrees:float|Tensor,  # one angle, or one an image `(b,)`; counter-clockwise on screen
-)->Tensor:
-    "Images turned about their centre: exact for a plain multiple of 90° (height and width swap), otherwise bilinear in the same frame, zeros outside."
-    if image.ndim != 4: raise ValueError(f'rotate turns images of shape (b, c, h, w), got {tuple(image.shape)}')
+    degrees:float|Tensor,  # counter-clockwise: one angle, or one an image `(b,)`
+)->Tensor: # exact for a plain multiple of 90°, otherwise bilinear in the same frame
+    "Images `(b, c, h, w)` turned about their centre, zeros outside."
+    if image.ndim != 4:
+        shape = tuple(image.shape)
+        raise ValueError(f'rotate turns images of shape (b, c, h, w), got {shape}')
     if not isinstance(degrees, Tensor):
-        if degrees % 90 == 0: return torch.rot90(image, round(degrees/90), (-2, -1)).contiguous()
-        degrees = torch.tensor(float(degrees), dtype=torch.float64)
+        if degrees % 90 == 0:   # height and width swap
+            return torch.rot90(image, round(degrees/90), (-2, -1)).contiguous()
+        degrees = torch.tensor(float(degrees), dtype=torch.float64, device=image.device)
     if degrees.shape not in ((), (len(image),)):
-        raise ValueError(f'degrees must be one number or one an image, ({len(image)},), got shape {tuple(degrees.shape)}')
+        b, shape = len(image), tuple(degrees.shape)
+        raise ValueError(
+            f'degrees must be one number or one an image, ({b},), got shape {shape}')
     t = torch.deg2rad(degrees.to(image.device, torch.float64))
-    return _interpolate(image, torch.stack([t.cos(), t.sin(), -t.sin(), t.cos()], -1).unflatten(-1, (2, 2)))
+    inverse = torch.stack([t.cos(), t.sin(), -t.sin(), t.cos()], -1)
+    return _interpolate(image, inverse.unflatten(-1, (2, 2)))
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000001e
 def disc(
@@ -96,9 +122,9 @@ def disc(
     cols:int,          # image width
     margin:float=0.,   # pixels to leave free at the rim
 )->Tensor:
-    "Mask `(h, w)` of the pixels whose centres lie in the largest disc that fits into the image."
-    y = torch.arange(rows) - (rows - 1)/2
-    x = torch.arange(cols) - (cols - 1)/2
+    "Mask `(h, w)` of the pixels with centres in the largest disc in the image."
+    y = torch.arange(rows, device='cpu') - (rows - 1)/2
+    x = torch.arange(cols, device='cpu') - (cols - 1)/2
     r = min(rows, cols)/2 - margin
     return (x**2 + y[:, None]**2 <= r**2) & (r >= 0)
 
@@ -132,16 +158,25 @@ def check_exact(
     padding:int=0,
     dilation:int=1,
     strict:bool=True,  # raise, or warn
-    axes:tuple[bool, bool]|None=None, # `reversed_axes(group)`, where a layer has computed it once
+    # `reversed_axes(group)`, where a layer has computed it once
+    axes:tuple[bool, bool]|None=None,
 )->None:
-    "Raise (or warn) where a window operation on `x` would break the group's symmetry: Rule 2.5 on each axis that the group reverses."
+    "Raise (or warn) where windows on `x` break the symmetry, by Rule 2.5."
     if stride == 1: return
-    for name, size, matters in zip(('height', 'width'), x.shape[-2:], axes or reversed_axes(group)):
-        if not matters or is_exact(size, kernel_size, stride, padding, dilation): continue
+    axes = axes or reversed_axes(group)
+    for name, size, matters in zip(('height', 'width'), x.shape[-2:], axes):
+        if not matters: continue
         left = (size + 2*padding - dilation*(kernel_size - 1) - 1) % stride
-        text = (f'stride {stride} on {name} {size} (kernel_size {kernel_size}, padding {padding}, dilation {dilation}) leaves {left} pixel(s) over at '
-                f'one end, so the layer is not equivariant to {group.name}. Expected (size + 2·padding − dilation·(kernel_size−1) − 1) % stride == 0. '
-                f'Choose another size for the network\'s input (crop or resize before the network: doing it between layers on one side breaks the symmetry itself), '
-                f'or use stride 1 and a 2×2 max-pool. strict=False makes this a warning.')
+        if left == 0: continue
+        window = f'kernel_size {kernel_size}, padding {padding}, dilation {dilation}'
+        text = (f'stride {stride} on {name} {size} ({window}) leaves {left} pixel(s) '
+                f'over at one end, so the layer is not equivariant to {group.name}. '
+                + _ADVICE)
         if strict: raise ValueError(text)
         if not torch.compiler.is_compiling(): warnings.warn(text, stacklevel=3)
+
+_ADVICE = (
+    'Expected (size + 2·padding − dilation·(kernel_size−1) − 1) % stride == 0. '
+    "Choose another size for the network's input (crop or resize before the network: "
+    'doing it between layers on one side breaks the symmetry itself), '
+    'or use stride 1 and a 2×2 max-pool. strict=False makes this a warning.')

@@ -9,76 +9,99 @@ __all__ = ['TURNS', 'SPLITS', 'MNIST_MD5', 'AMAT_ROWS', 'DATASETS', 'AUGMENTATIO
            'PCamImages', 'pcam', 'DiskLoader', 'get_loader']
 
 # %% ../nbs/2_training/10_data.ipynb #00000003
+# axes: n images of a set or b of a batch, c channels, h rows, w columns
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torchvision.datasets import CIFAR10, CIFAR100, MNIST, PCAM
 from torchvision.datasets.mnist import read_image_file, read_label_file
-from torchvision.datasets.utils import calculate_md5
 from torchvision.transforms.functional import convert_image_dtype
 
 from .actions import rotate
+from .files import checksum
 
 # %% ../nbs/2_training/10_data.ipynb #0000000d
 def enlarge(
     images:Tensor, # grey images in [0, 1], `(n, 1, h, w)`
     size:int=28,   # height and width of the frame
 )->Tensor:         # `(n, 1, size, size)`
-    "Images enlarged bicubically into the middle 5/7 of an empty frame, the layout of MNIST: 20×20 inside 28×28."
+    "Images enlarged into the middle 5/7 of an empty frame: 20×20 in 28×28, as MNIST."
     margin = round(size / 7)
-    inside = F.interpolate(images, size=size - 2 * margin, mode='bicubic', align_corners=False)
-    return F.pad(inside.clamp(0, 1), [margin] * 4)  # bicubic overshoots: ink is never below 0 or above 1
+    inside = F.interpolate(
+        images, size=size - 2 * margin, mode='bicubic', align_corners=False)
+    # bicubic overshoots: ink is never below 0 or above 1
+    return F.pad(inside.clamp(0, 1), [margin] * 4)
 
 # %% ../nbs/2_training/10_data.ipynb #00000010
 TURNS = ('none', 'quarter', 'any')
 
 def turn(
-    images:Tensor,     # `(n, c, h, w)`, background 0
-    turned:str='any',  # 'none', 'quarter' (multiples of 90°) or 'any' (uniform in [0°, 360°))
-    seed:int=0,        # draws the angles
-    stream:int=0,      # another list of angles from the same seed
-)->Tensor:             # `(n, c, h, w)`
+    images:Tensor,    # `(n, c, h, w)`, background 0
+    turned:str='any', # 'none', 'quarter' (multiples of 90°) or 'any' (in [0°, 360°))
+    seed:int=0,       # draws the angles
+    stream:int=0,     # another list of angles from the same seed
+)->Tensor:            # `(n, c, h, w)`
     "Each image turned once about its centre by its own seeded angle."
-    if turned not in TURNS: raise ValueError(f'turned must be one of {TURNS}, got {turned!r}.')
-    draw = np.random.RandomState([seed, stream])
+    _check_turned(turned)
     if turned == 'none': return images
     _check_square(images)
-    if turned == 'any': return _turn_any(images, torch.as_tensor(draw.uniform(0, 360, len(images)), dtype=images.dtype))
-    quarters, out = torch.as_tensor(draw.randint(4, size=len(images))), images.clone()
-    for q in (1, 2, 3): out[quarters == q] = rotate(images[quarters == q], 90. * q)
-    return out
+    draw, n = np.random.RandomState([seed, stream]), len(images)
+    if turned == 'quarter':
+        return _turn_quarters(images, torch.as_tensor(draw.randint(4, size=n)))
+    degrees = torch.as_tensor(draw.uniform(0, 360, n), dtype=images.dtype)
+    # in parts: the sampling grid is twice as large as the images
+    parts = zip(images.split(4096), degrees.split(4096))
+    return torch.cat([rotate(x, angle) for x, angle in parts])
+
+# %% ../nbs/2_training/10_data.ipynb #c1000001
+def _check_turned(turned:str)->None:
+    if turned in TURNS: return
+    raise ValueError(f'turned must be one of {TURNS}, got {turned!r}.')
 
 def _check_square(images:Tensor)->None:
-    if images.shape[-1] != images.shape[-2]: raise ValueError(f'images are turned inside their frame and must be square, got {images.shape[-2]}×{images.shape[-1]}: pad or crop them.')
+    h, w = images.shape[-2:]
+    if h == w: return
+    raise ValueError('images are turned inside their frame and must be square, '
+                     f'got {h}×{w}: pad or crop them.')
 
-def _turn_any(images:Tensor, degrees:Tensor)->Tensor:
-    parts = zip(images.split(4096), degrees.split(4096))  # in parts: the sampling grid is twice as large as the images
-    return torch.cat([rotate(x, angle) for x, angle in parts])
+def _turn_quarters(images:Tensor, quarters:Tensor)->Tensor:
+    "Each image by its own number of quarter turns: pixels move and are never mixed."
+    turned = images.clone()
+    for q in (1, 2, 3):
+        who = (quarters == q).nonzero().flatten()
+        turned[who] = rotate(images[who], 90. * q)
+    return turned
 
 # %% ../nbs/2_training/10_data.ipynb #00000019
 class _Scale:
     "What images are normalised by, and what that makes of black."
     mean, std = torch.zeros(3), torch.ones(3)
+
     @property
-    def black(self)->Tensor: return -self.mean / self.std  # what 0 becomes, `(c,)`
+    def black(self)->Tensor:
+        "What 0 becomes, `(c,)`."
+        return -self.mean / self.std
+
     def normalise(self, x:Tensor)->Tensor:
         "uint8 images `(b, c, h, w)`, normalised, on the device where they lie."
-        return (x / 255 - self.mean.to(x.device).view(-1, 1, 1)) / self.std.to(x.device).view(-1, 1, 1)
+        mean, std = (t.to(x.device).view(-1, 1, 1) for t in (self.mean, self.std))
+        return (x / 255 - mean) / std
 
 # %% ../nbs/2_training/10_data.ipynb #0000001a
 class ImageSet(_Scale, TensorDataset):
-    "Normalised images `(n, c, h, w)` and labels `(n,)`, with the mean and deviation that normalised them."
+    "Normalised images `(n, c, h, w)`, labels `(n,)`, and what normalised them."
     def __init__(self,
         x:Tensor,    # normalised images, `(n, c, h, w)`
         y:Tensor,    # labels, `(n,)`
@@ -92,42 +115,51 @@ class ImageSet(_Scale, TensorDataset):
 SPLITS = ('train', 'valid', 'test')
 
 def prepare(
-    images:Tensor,               # `(n, c, h, w)`, float in [0, 1] or uint8
-    labels:Tensor,               # `(n,)`
-    parts:Mapping[str, Tensor],  # which images make up 'train', 'valid', 'test'
-    split:str,                   # the part to return
-    turned:str='none',           # see `turn`
-    seed:int=0,                  # draws the angles, never the split
-)->ImageSet:                     # x float32 `(m, c, h, w)`, y int64 `(m,)`
-    "One split, each image turned once, normalised by mean and standard deviation of the upright training part."
-    _known_split(split)
+    images:Tensor,              # `(n, c, h, w)`, float in [0, 1] or uint8
+    labels:Tensor,              # `(n,)`
+    parts:Mapping[str, Tensor], # which images make up 'train', 'valid', 'test'
+    split:str,                  # the part to return
+    turned:str='none',          # see `turn`
+    seed:int=0,                 # draws the angles, never the split
+)->ImageSet:                    # x float32 `(m, c, h, w)`, y int64 `(m,)`
+    "One split, each image turned once, normalised by the upright training part."
+    _check_split(split)
     train = convert_image_dtype(images[parts['train']], torch.float32)
-    mean, std = train.mean((0, 2, 3), keepdim=True), train.std((0, 2, 3), keepdim=True)
-    x = train if split == 'train' else convert_image_dtype(images[parts[split]], torch.float32)
-    x = turn(x, turned, seed, stream=SPLITS.index(split)).sub_(mean).div_(std)  # in place: CIFAR takes half a gigabyte
+    axes = 0, 2, 3
+    mean, std = train.mean(axes, keepdim=True), train.std(axes, keepdim=True)
+    x = train
+    if split != 'train': x = convert_image_dtype(images[parts[split]], torch.float32)
+    x = turn(x, turned, seed, stream=SPLITS.index(split))
+    x = x.sub_(mean).div_(std) # in place: CIFAR takes half a gigabyte
     return ImageSet(x, labels[parts[split]].long(), mean.flatten(), std.flatten())
 
-def _known_split(split:str)->None:
-    if split not in SPLITS: raise ValueError(f'split must be one of {SPLITS}, got {split!r}.')
+def _check_split(split:str)->None:
+    if split in SPLITS: return
+    raise ValueError(f'split must be one of {SPLITS}, got {split!r}.')
 
 # %% ../nbs/2_training/10_data.ipynb #0000001d
 def digits(
-    split:str='train',   # 'train' (1,197 images), 'valid' (200) or 'test' (400)
-    turned:str='none',   # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,          # draws the angles, never the split
-    size:int=28,         # height and width
-)->ImageSet:             # x float32 `(n, 1, size, size)`, y int64 `(n,)`
-    "scikit-learn's embedded handwritten digits, enlarged, split, turned and normalised; needs no network."
+    split:str='train', # 'train' (1,197 images), 'valid' (200) or 'test' (400)
+    turned:str='none', # 'none', 'quarter' (multiples of 90°) or 'any'
+    seed:int=0,        # draws the angles, never the split
+    size:int=28,       # height and width
+)->ImageSet:           # x float32 `(n, 1, size, size)`, y int64 `(n,)`
+    "scikit-learn's handwritten digits, enlarged, split, turned and normalised."
     raw = load_digits()
-    rest, test = train_test_split(np.arange(len(raw.target)), test_size=400, stratify=raw.target, random_state=0)
-    train, valid = train_test_split(rest, test_size=200, stratify=raw.target[rest], random_state=0)
-    parts = {'train': torch.as_tensor(train), 'valid': torch.as_tensor(valid), 'test': torch.as_tensor(test)}
-    images = enlarge(torch.as_tensor(raw.images, dtype=torch.float32)[:, None] / 16, size)
-    return prepare(images, torch.as_tensor(raw.target), parts, split, turned, seed)
+    labels = raw.target
+    rest, test = train_test_split(
+        np.arange(len(labels)), test_size=400, stratify=labels, random_state=0)
+    train, valid = train_test_split(
+        rest, test_size=200, stratify=labels[rest], random_state=0)
+    chosen = {'train': train, 'valid': valid, 'test': test}
+    parts = {name: torch.as_tensor(index) for name, index in chosen.items()}
+    grey = torch.as_tensor(raw.images, dtype=torch.float32)[:, None] / 16
+    return prepare(
+        enlarge(grey, size), torch.as_tensor(labels), parts, split, turned, seed)
 
 # %% ../nbs/2_training/10_data.ipynb #0000002b
 def data_root()->Path: # the folder; it need not exist yet
-    "The folder of the data files: `EQTUTOR_DATA` where that is set, `~/.cache/eqtutor` otherwise."
+    "The folder of the data: `EQTUTOR_DATA` where that is set, else `~/.cache/eqtutor`."
     return Path(os.environ.get('EQTUTOR_DATA') or '~/.cache/eqtutor').expanduser()
 
 # %% ../nbs/2_training/10_data.ipynb #0000002e
@@ -142,57 +174,64 @@ def check_file(
     path:str|Path, # the file
     md5:str,       # its published MD5 sum
 )->Path:           # the same path
-    "The path of a file whose MD5 sum is the published one; otherwise an error that says what to do."
+    "The path of a file whose MD5 sum is the published one; else an error with advice."
     if not (path := Path(path)).is_file():
-        raise FileNotFoundError(f'{path} is missing. Load the data set again to download it, or set EQTUTOR_DATA to '
-                                'the folder that holds it.')
-    found = calculate_md5(path)
-    if found == md5: return path
-    raise ValueError(f'{path} is damaged: {path.stat().st_size:,} bytes with MD5 {found}, but the published file '
-                     f'has {md5}. A download or copy was probably cut off. Delete this file and load the data set '
-                     'again: it is fetched anew.')
+        raise FileNotFoundError(
+            f'{path} is missing. Load the data set again to download it, or set '
+            'EQTUTOR_DATA to the folder that holds it.')
+    actual = checksum(path, 'md5')
+    if actual == md5: return path
+    raise ValueError(
+        f'{path} is damaged: {path.stat().st_size:,} bytes with MD5 {actual}, but the '
+        f'published file has {md5}. A download or copy was probably cut off. Delete '
+        'this file and load the data set again: it is fetched anew.')
 
 # %% ../nbs/2_training/10_data.ipynb #00000034
 def _fetch(name:str, folder:Path, files:str, download:Callable[[], Any])->None:
-    "Let torchvision download a data set, which checks the archives; one error where there is no way to get it."
-    try: download()
-    except Exception as error:   # whatever the downloader raises: gdown's errors are plain Exceptions
+    "Let torchvision download a data set; one error where there is no way to get it."
+    try:
+        download()
+    except Exception as error: # whatever it raises: gdown's errors are plain Exceptions
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        place = folder.relative_to(data_root()).as_posix()
         raise RuntimeError(
-            f'{name} is not in {folder} and could not be downloaded ({reason}). With a network, try '
-            f'again. Without one, copy {files} there from another machine, or set '
-            f'EQTUTOR_DATA to a folder that has {folder.relative_to(data_root()).as_posix()}, or use the embedded '
-            'digits, which need no file: digits().') from error
+            f'{name} is not in {folder} and could not be downloaded ({reason}). '
+            f'With a network, try again. Without one, copy {files} there from another '
+            f'machine, or set EQTUTOR_DATA to a folder that has {place}, or use the '
+            'embedded digits, which need no file: digits().') from error
 
 # %% ../nbs/2_training/10_data.ipynb #00000035
 def mnist_files()->dict[str, Path]: # file name to path
-    "The four unpacked files of MNIST under `data_root()`, each checked; downloaded where one is missing."
+    "The four unpacked files of MNIST, each checked; downloaded where one is missing."
     folder = data_root() / 'MNIST' / 'raw'
     paths = {name: folder / name for name in MNIST_MD5}
     if not all(path.is_file() for path in paths.values()):
-        _fetch('MNIST', folder, f'the four files {", ".join(MNIST_MD5)}', lambda: MNIST(str(data_root()), download=True))
+        files = f'the four files {", ".join(MNIST_MD5)}'
+        _fetch('MNIST', folder, files, lambda: MNIST(str(data_root()), download=True))
     return {name: check_file(path, MNIST_MD5[name]) for name, path in paths.items()}
 
 # %% ../nbs/2_training/10_data.ipynb #0000003a
 def mnist(
-    split:str='train',   # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
-    turned:str='none',   # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,          # draws the angles, never the split
-)->ImageSet:             # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
+    turned:str='none', # 'none', 'quarter' (multiples of 90°) or 'any'
+    seed:int=0,        # draws the angles, never the split
+)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
     "MNIST in the split of the rotated benchmark, turned and normalised."
-    files = mnist_files()
+    files = {name: str(path) for name, path in mnist_files().items()}
     halves = ('train', 't10k')
-    images = torch.cat([read_image_file(str(files[f'{half}-images-idx3-ubyte'])) for half in halves])[:, None]
-    labels = torch.cat([read_label_file(str(files[f'{half}-labels-idx1-ubyte'])) for half in halves])
-    order = torch.as_tensor(np.random.RandomState(0).permutation(len(images)))
-    parts = {'train': order[:10_000], 'valid': order[10_000:12_000], 'test': order[12_000:62_000]}
-    return prepare(images, labels, parts, split, turned, seed)
+    images = [read_image_file(files[f'{half}-images-idx3-ubyte']) for half in halves]
+    labels = [read_label_file(files[f'{half}-labels-idx1-ubyte']) for half in halves]
+    order = torch.as_tensor(np.random.RandomState(0).permutation(sum(map(len, images))))
+    parts = {'train': order[:10_000], 'valid': order[10_000:12_000],
+             'test': order[12_000:62_000]}
+    pool = torch.cat(images)[:, None]
+    return prepare(pool, torch.cat(labels), parts, split, turned, seed)
 
 def rotated_mnist(
-    split:str='train',   # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
-    seed:int=0,          # draws the angles
-)->ImageSet:             # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
-    "Rotated MNIST, rebuilt by the protocol of Larochelle et al. (2007): one uniform angle an image."
+    split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
+    seed:int=0,        # draws the angles
+)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    "Rotated MNIST, rebuilt after Larochelle et al. (2007): one uniform angle an image."
     return mnist(split, 'any', seed)
 
 # %% ../nbs/2_training/10_data.ipynb #00000046
@@ -201,80 +240,108 @@ AMAT_ROWS = {'train_valid': 12_000, 'test': 50_000}
 def read_amat(
     path:str|Path, # a file of the rotated-MNIST benchmark
     rows:int,      # images it must have
-)->tuple[Tensor, Tensor]: # images float32 `(rows, 1, 28, 28)` in [0, 1], labels int64 `(rows,)`
+)->tuple[Tensor, Tensor]: # float32 `(rows, 1, 28, 28)` in [0, 1], int64 `(rows,)`
     "The images and labels of an `.amat` file; a damaged one is an error."
     if not (path := Path(path)).is_file():
-        raise FileNotFoundError(f'{path} is missing. Unpack mnist_rotation_new.zip of Larochelle et al. (2007) there, '
-                                "or take the benchmark rebuilt from MNIST: rotated_mnist(), 'rotmnist'.")
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', DeprecationWarning)  # how an older numpy meets text that is no number
-        try: values = np.fromfile(path, dtype=np.float32, sep=' ')
-        except ValueError: values = np.empty(0, np.float32)
-    table = values[:rows*785].reshape(-1, 785) if values.size == rows*785 else np.empty((0, 785), np.float32)
+        raise FileNotFoundError(
+            f'{path} is missing. Unpack mnist_rotation_new.zip of Larochelle et al. '
+            '(2007) there, or take the benchmark rebuilt from MNIST: rotated_mnist(), '
+            "'rotmnist'.")
+    values = _numbers_in(path)
+    table = values.reshape(-1, 785) if values.size == rows*785 else np.empty((0, 785))
     x, y = table[:, :-1], table[:, -1]
-    if not len(table) or not (x.min() >= 0 and x.max() <= 1) or not np.isin(y, np.arange(10)).all():
-        raise ValueError(f'{path} is damaged: expected {rows:,} lines of 784 values in [0, 1] and a label from 0 to 9, '
-                         f'found {values.size:,} numbers. Unpack it again from mnist_rotation_new.zip.')
+    in_range = len(table) and x.min() >= 0 and x.max() <= 1
+    if not in_range or not np.isin(y, np.arange(10)).all():
+        raise ValueError(
+            f'{path} is damaged: expected {rows:,} lines of 784 values in [0, 1] and a '
+            f'label from 0 to 9, found {values.size:,} numbers. '
+            'Unpack it again from mnist_rotation_new.zip.')
     return torch.as_tensor(x).reshape(-1, 1, 28, 28), torch.as_tensor(y).long()
+
+# %% ../nbs/2_training/10_data.ipynb #c1000002
+def _numbers_in(path:Path)->np.ndarray:
+    "The numbers of a text file, up to the first thing that is none."
+    with warnings.catch_warnings():
+        # how an older numpy meets text that is no number
+        warnings.simplefilter('ignore', DeprecationWarning)
+        try: return np.fromfile(path, dtype=np.float32, sep=' ')
+        except ValueError: return np.empty(0, np.float32)
 
 # %% ../nbs/2_training/10_data.ipynb #00000047
 def rotated_mnist_original(
-    split:str='train',   # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
-    seed:int=0,          # changes nothing: the angles are in the files
-)->ImageSet:             # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
-    "Rotated MNIST of Larochelle et al. (2007) from its original `.amat` files, normalised by its training part."
-    _known_split(split)
-    folder, both = data_root() / 'mnist_rotation_new', []
-    for half in ['train_valid'] + ['test'] * (split == 'test'):
-        both.append(read_amat(folder / f'mnist_all_rotation_normalized_float_{half}.amat', AMAT_ROWS[half]))
-    images, labels = (torch.cat(column) for column in zip(*both))
-    rows, places = AMAT_ROWS['train_valid'], torch.arange(len(images))
-    parts = {'train': places[:rows - rows // 6], 'valid': places[rows - rows // 6:rows], 'test': places[rows:]}
+    split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
+    seed:int=0,        # changes nothing: the angles are in the files
+)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    "Rotated MNIST of Larochelle et al. (2007) from its `.amat` files, normalised."
+    _check_split(split)
+    halves = ['train_valid'] + ['test'] * (split == 'test')
+    start = data_root() / 'mnist_rotation_new' / 'mnist_all_rotation_normalized_float_'
+    tables = [read_amat(f'{start}{half}.amat', AMAT_ROWS[half]) for half in halves]
+    images, labels = (torch.cat(column) for column in zip(*tables))
+    rows, index = AMAT_ROWS['train_valid'], torch.arange(len(images))
+    cut = rows - rows // 6
+    parts = {'train': index[:cut], 'valid': index[cut:rows], 'test': index[rows:]}
     return prepare(images, labels, parts, split)
 
 # %% ../nbs/2_training/10_data.ipynb #0000004d
 def take_per_class(
     dataset:ImageSet,
-    n:int,       # images of each class
-    seed:int=0,  # draws them
+    n:int,           # images of each class
+    seed:int=0,      # draws them
 )->ImageSet:
     "A seeded choice of n images of each class, in the order they had."
     x, y = dataset.tensors
     counts, draw = y.bincount(), np.random.RandomState(seed)
-    if not 1 <= n <= counts.min(): raise ValueError(f'per_class must be from 1 to {counts.min()}, the images of the smallest class, got {n}.')
-    chosen = [np.flatnonzero(y == c)[draw.permutation(int(m))[:n]] for c, m in enumerate(counts)]
+    if not 1 <= n <= counts.min():
+        raise ValueError(f'per_class must be from 1 to {counts.min()}, the images of '
+                         f'the smallest class, got {n}.')
+    chosen = [np.flatnonzero(y == c)[draw.permutation(int(m))[:n]]
+              for c, m in enumerate(counts)]
     index = torch.as_tensor(np.sort(np.concatenate(chosen)))
     return ImageSet(x[index], y[index], dataset.mean, dataset.std)
 
 # %% ../nbs/2_training/10_data.ipynb #00000050
 def _cifar_files(kind:type[CIFAR10])->None:
     "Check the files of CIFAR-10 or CIFAR-100, or download them."
-    folder = data_root() / kind.base_folder
-    sums = dict([*kind.train_list, *kind.test_list, [kind.meta['filename'], kind.meta['md5']]])
+    folder, meta = data_root() / kind.base_folder, kind.meta
+    sums = dict([*kind.train_list, *kind.test_list, [meta['filename'], meta['md5']]])
     if not all((folder / name).is_file() for name in sums):
-        _fetch(kind.__name__, folder, ', '.join(sums), lambda: kind(str(data_root()), download=True))
+        def download()->Any: return kind(str(data_root()), download=True)
+        _fetch(kind.__name__, folder, ', '.join(sums), download)
     for name, md5 in sums.items(): check_file(folder / name, md5)
 
-def _cifar(kind:type[CIFAR10], split:str, turned:str, seed:int, valid:int, per_class:int|None)->ImageSet:
-    _known_split(split)
+def _cifar(kind:type[CIFAR10], split:str, turned:str, seed:int, valid:int,
+           per_class:int|None)->ImageSet:
+    _check_split(split)
     _cifar_files(kind)
     halves = [kind(str(data_root()), train=train) for train in (True, False)]
-    images = torch.cat([torch.as_tensor(half.data).permute(0, 3, 1, 2) for half in halves])
-    labels, n = torch.cat([torch.tensor(half.targets) for half in halves]), len(halves[0])
-    if not (0 <= valid < n and (valid or split != 'valid')):
-        raise ValueError(f'valid={valid} leaves no images to {"train" if valid else "validate"}; expected 1 to {n - 1} of {n:,}.')
+    pixels = [torch.as_tensor(half.data) for half in halves]
+    # each half for itself: another layout in memory would sum in another order
+    images = torch.cat([rearrange(x, 'n h w c -> n c h w') for x in pixels])
+    labels = torch.cat([torch.tensor(half.targets) for half in halves])
+    n, m = (len(half) for half in halves)
+    _check_held_out(valid, n, split)
     order = torch.as_tensor(np.random.RandomState(0).permutation(n))
-    parts = {'train': order[:n - valid], 'valid': order[n - valid:], 'test': torch.arange(n, len(images))}
+    parts = {'train': order[:n - valid], 'valid': order[n - valid:],
+             'test': torch.arange(n, n + m)}
     data = prepare(images, labels, parts, split, turned, seed)
-    return take_per_class(data, per_class, seed) if per_class is not None and split == 'train' else data
+    if per_class is None or split != 'train': return data
+    return take_per_class(data, per_class, seed)
+
+def _check_held_out(valid:int, n:int, split:str)->None:
+    "Some images must be left to train, and some to validate where that is asked for."
+    if 0 <= valid < n and (valid or split != 'valid'): return
+    lacking = 'train' if valid else 'validate'
+    raise ValueError(f'valid={valid} leaves no images to {lacking}; '
+                     f'expected 1 to {n - 1} of {n:,}.')
 
 # %% ../nbs/2_training/10_data.ipynb #00000051
 def cifar10(
     split:str='train',       # 'train', 'valid' or 'test' (10,000 images)
     turned:str='none',       # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,              # draws the angles and the images of `per_class`, never the split
-    valid:int=10_000,        # of the 50,000 training images, held out: 10,000 in P1 and P3, 5,000 in P2, 0 in P4
-    per_class:int|None=None, # keep so many training images of each class (P4: 1,000 to 5,000); all if None
+    seed:int=0,              # draws angles, and images of `per_class`
+    valid:int=10_000,        # held out of 50,000; P1, P3 10,000, P2 5,000, P4 0
+    per_class:int|None=None, # images of each class (P4: 1,000 to 5,000); None: all
 )->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64 `(n,)`
     "CIFAR-10 in the splits of the papers, normalised a channel at a time."
     return _cifar(CIFAR10, split, turned, seed, valid, per_class)
@@ -282,16 +349,17 @@ def cifar10(
 def cifar100(
     split:str='train',       # 'train', 'valid' or 'test' (10,000 images)
     turned:str='none',       # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,              # draws the angles and the images of `per_class`, never the split
+    seed:int=0,              # draws angles, and images of `per_class`
     valid:int=10_000,        # of the 50,000 training images, held out
-    per_class:int|None=None, # keep so many training images of each class; all if None
-)->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64 `(n,)`: the hundred fine labels
+    per_class:int|None=None, # training images of each class; None: all
+)->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64, the 100 fine labels
     "CIFAR-100 in the splits of the papers, normalised a channel at a time."
     return _cifar(CIFAR100, split, turned, seed, valid, per_class)
 
 # %% ../nbs/2_training/10_data.ipynb #0000005c
 DATASETS:dict[str, Callable[..., Any]] = {
-    'digits': digits, 'mnist': mnist, 'rotmnist': rotated_mnist, 'rotmnist-original': rotated_mnist_original,
+    'digits': digits, 'mnist': mnist, 'rotmnist': rotated_mnist,
+    'rotmnist-original': rotated_mnist_original,
     'cifar10': cifar10, 'cifar100': cifar100}
 
 # %% ../nbs/2_training/10_data.ipynb #0000005f
@@ -302,66 +370,90 @@ def epoch_order(
     epoch:int,
 )->Tensor:         # int64 `(n,)`
     "The order of the images in an epoch: a function of `(seed, epoch)` alone."
-    order = np.random.RandomState([seed, epoch]).permutation(n) if shuffle else np.arange(n)
+    order = np.arange(n)
+    if shuffle: order = np.random.RandomState([seed, epoch]).permutation(n)
     return torch.as_tensor(order, dtype=torch.int64)
 
 # %% ../nbs/2_training/10_data.ipynb #00000060
 class TensorLoader:
-    "Batches `(x, y)` sliced from tensors that lie on the device whole; order and augmentation depend on `(seed, epoch)` alone."
+    "Batches `(x, y)` sliced from tensors on the device; a function of `(seed, epoch)`."
     def __init__(self,
-        dataset:TensorDataset,          # tensors of equal length
-        batch_size:int=128,             # the last batch may be smaller
-        shuffle:bool=False,             # a new order each epoch
-        seed:int=0,                     # of the order and of the augmentation
-        device:torch.device|str='cpu',  # where the tensors go, once
-        augment:Any=None,               # an `Augment` (below): changes the images, anew each epoch
+        dataset:TensorDataset,         # tensors of equal length
+        batch_size:int=128,            # the last batch may be smaller
+        shuffle:bool=False,            # a new order each epoch
+        seed:int=0,                    # of the order and of the augmentation
+        device:torch.device|str='cpu', # where the tensors go, once
+        augment:Any=None,              # an `Augment` (below): changes the images
     ):
-        if batch_size < 1: raise ValueError(f'batch_size must be at least 1, got {batch_size}.')
+        _check_batch_size(batch_size)
         self.tensors = tuple(t.to(device) for t in dataset.tensors)
-        self.batch_size, self.shuffle, self.seed, self.epoch = batch_size, shuffle, seed, 0
-        self.augment, self.black = augment, getattr(dataset, 'black', torch.zeros(1)).to(device)
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.epoch, self.augment = 0, augment
+        self.black = getattr(dataset, 'black', torch.zeros(1)).to(device)
+
     def set_epoch(self, epoch:int)->None:
-        "Choose the order and the augmentation of this epoch, as in torch's `DistributedSampler`."
+        "Choose order and augmentation of this epoch, as `DistributedSampler` does."
         self.epoch = epoch
-    def __len__(self)->int: return -(-len(self.tensors[0]) // self.batch_size)  # rounded up
+
+    def __len__(self)->int:
+        return -(-len(self.tensors[0]) // self.batch_size) # rounded up
+
     def __iter__(self)->Iterator[tuple[Tensor, ...]]:
         n, device = len(self.tensors[0]), self.tensors[0].device
         draws = self.augment.draw(n, self.seed, self.epoch) if self.augment else None
-        for part in epoch_order(n, self.shuffle, self.seed, self.epoch).split(self.batch_size):
+        order = epoch_order(n, self.shuffle, self.seed, self.epoch)
+        for part in order.split(self.batch_size):
             index = part.to(device)
             x, *rest = (t[index] for t in self.tensors)
-            if self.augment and draws is not None: x = self.augment(x, draws[part], self.black)
+            if self.augment and draws is not None:
+                x = self.augment(x, draws[part], self.black)
             yield x, *rest
+
+def _check_batch_size(batch_size:int)->None:
+    if batch_size < 1:
+        raise ValueError(f'batch_size must be at least 1, got {batch_size}.')
 
 # %% ../nbs/2_training/10_data.ipynb #00000069
 @dataclass(frozen=True)
 class Augment:
-    "Random mirrors, shifts and turns of a batch `(b, c, h, w)`; what happens to an image depends on `(seed, epoch)` alone."
-    mirror:bool=False  # mirror the columns of every other image
-    shift:int=0        # pad by so many black pixels, crop at a random place
-    turned:str='none'  # 'none', 'quarter' or 'any', as in `turn`
+    "Random mirrors, shifts and turns of images; a function of `(seed, epoch)` alone."
+    mirror:bool=False # mirror the columns of every other image
+    shift:int=0       # pad by so many black pixels, crop at a random place
+    turned:str='none' # 'none', 'quarter' or 'any', as in `turn`
+
     def __post_init__(self)->None:
-        if self.turned not in TURNS: raise ValueError(f'turned must be one of {TURNS}, got {self.turned!r}.')
-        if self.shift < 0: raise ValueError(f'shift must be at least 0 pixels, got {self.shift}.')
+        _check_turned(self.turned)
+        if self.shift < 0:
+            raise ValueError(f'shift must be at least 0 pixels, got {self.shift}.')
+
     def draw(self, n:int, seed:int, epoch:int)->Tensor:
-        "What happens to each of n images in an epoch, `(n, 4)`: mirrored or not, rows and columns to shift by, degrees."
-        random = np.random.RandomState([seed, epoch, 1])  # 1: another stream than the order of the images
+        "For n images `(n, 4)`: mirrored or not, rows and columns to shift by, degrees."
+        random = np.random.RandomState([seed, epoch, 1]) # 1: not the order's stream
         shifts = random.randint(-self.shift, self.shift + 1, size=(n, 2))
-        degrees = dict(none=np.zeros(n), quarter=90. * random.randint(4, size=n), any=random.uniform(0, 360, n))
+        quarters, angles = random.randint(4, size=n), random.uniform(0, 360, n)
+        degrees = {'none': np.zeros(n), 'quarter': 90. * quarters, 'any': angles}
         mirrored = random.randint(2, size=(n, 1)) * self.mirror
-        return torch.as_tensor(np.concatenate([mirrored, shifts, degrees[self.turned][:, None]], 1))
+        columns = [mirrored, shifts, degrees[self.turned][:, None]]
+        return torch.as_tensor(np.concatenate(columns, 1))
+
     def __call__(self, x:Tensor, draws:Tensor, black:Tensor|None=None)->Tensor:
-        "The batch changed as drawn; `black` `(c,)` fills what comes in from outside."
+        "The batch `(b, c, h, w)` as drawn; `black` `(c,)` fills what comes in."
         fill = (torch.zeros(1) if black is None else black).to(x).view(1, -1, 1, 1)
         mirrored, rows, columns, degrees = draws.to(x.device).unbind(1)
-        x = _move(x, fill, mirrored.bool(), rows.long(), columns.long(), self.shift) if self.mirror or self.shift else x
-        if self.turned == 'quarter': return _turn_quarters(x, degrees)
-        return rotate(x - fill, degrees) + fill if self.turned == 'any' else x
+        if self.mirror or self.shift:
+            moved = mirrored.bool(), rows.long(), columns.long()
+            x = _move(x, fill, *moved, pad=self.shift)
+        if self.turned == 'none': return x
+        if self.turned == 'any': return rotate(x - fill, degrees) + fill
+        _check_square(x)
+        return _turn_quarters(x, (degrees / 90).round().long())
 
 # %% ../nbs/2_training/10_data.ipynb #0000006a
-def _move(x:Tensor, fill:Tensor, mirrored:Tensor, rows:Tensor, columns:Tensor, pad:int)->Tensor:
-    "Mirror, then shift down by `rows` and right by `columns`, all in one indexing operation."
-    (b, c, h, w), high, wide = x.shape, x.shape[-2] + 2*pad, x.shape[-1] + 2*pad
+def _move(x:Tensor, fill:Tensor, mirrored:Tensor, rows:Tensor, columns:Tensor,
+          pad:int)->Tensor:
+    "Mirror, shift down by `rows` and right by `columns`, in one indexing operation."
+    b, c, h, w = x.shape
+    high, wide = h + 2*pad, w + 2*pad
     padded = fill.expand(b, c, high, wide).clone()
     padded[..., pad:pad + h, pad:pad + w] = x
     i = pad + torch.arange(h, device=x.device) - rows[:, None]
@@ -370,17 +462,15 @@ def _move(x:Tensor, fill:Tensor, mirrored:Tensor, rows:Tensor, columns:Tensor, p
     source = (i[:, :, None]*wide + j[:, None]).view(b, 1, h*w).expand(b, c, h*w)
     return padded.flatten(2).gather(2, source).view(b, c, h, w)
 
-def _turn_quarters(x:Tensor, degrees:Tensor)->Tensor:
-    _check_square(x)
-    quarters, out = (degrees / 90).round().long(), x.clone()
-    for q in (1, 2, 3):
-        who = (quarters == q).nonzero().flatten()
-        out[who] = rotate(x[who], 90. * q)
-    return out
-
 # %% ../nbs/2_training/10_data.ipynb #0000006b
-AUGMENTATIONS = {'none': Augment(), 'P2': Augment(mirror=True, shift=2), 'cifar+': Augment(mirror=True, shift=4),
-                 'p4': Augment(turned='quarter'), 'p4m': Augment(mirror=True, turned='quarter'), 'turn': Augment(turned='any')}
+AUGMENTATIONS = {
+    'none': Augment(),
+    'P2': Augment(mirror=True, shift=2),
+    'cifar+': Augment(mirror=True, shift=4),
+    'p4': Augment(turned='quarter'),
+    'p4m': Augment(mirror=True, turned='quarter'),
+    'turn': Augment(turned='any'),
+}
 
 # %% ../nbs/2_training/10_data.ipynb #00000076
 PCAM_SIZES = {'train': 262_144, 'valid': 32_768, 'test': 32_768}
@@ -390,29 +480,43 @@ def _h5py()->Any:
     "The h5py library, or an error that says how to get it."
     try:
         import h5py
-    except ImportError as error: raise ImportError('PatchCamelyon lies in HDF5 files, which need h5py: pip install "eqtutor[pcam]"') from error
+    except ImportError as error:
+        raise ImportError('PatchCamelyon lies in HDF5 files, which need h5py: '
+                          'pip install "eqtutor[pcam]"') from error
     return h5py
 
-def _read_h5(path:Path, name:str, shape:tuple[int, ...])->tuple[Any, Any]:
-    "An open HDF5 file and its one array, a memory map where the array lies in one piece; checked."
-    wrong = f'{path} is damaged or of another kind: expected an array {name!r} of {shape} unsigned bytes'
-    again = 'Delete it and load the data set again: the archive is checked and unpacked anew.'
+# %% ../nbs/2_training/10_data.ipynb #c1000004
+class _Opened(NamedTuple):
+    "An HDF5 file's array, a memory map where it lies in one piece, and who opened it."
+    process:int
+    file:Any # keeps the array alive
+    array:Any
+
+def _open_h5(path:Path, name:str, shape:tuple[int, ...])->_Opened:
+    "The one array of a file, checked."
     try: file = _h5py().File(path, 'r')
-    except OSError as error: raise ValueError(f'{wrong}, but HDF5 cannot read it ({error}). {again}') from error
+    except OSError as error:
+        reason = f'but HDF5 cannot read it ({error})'
+        raise _damaged(path, name, shape, reason) from error
     array = file.get(name)
-    found = None if array is None else (array.shape, str(array.dtype))
-    if found != (shape, 'uint8'):
+    actual = None if array is None else (array.shape, str(array.dtype))
+    if actual != (shape, 'uint8'):
         file.close()
-        raise ValueError(f'{wrong}, found {found}. {again}')
+        raise _damaged(path, name, shape, f'found {actual}')
     start = array.id.get_offset() if array.chunks is None else None
-    if start is not None:
-        file.close()
-        array = np.memmap(path, np.uint8, 'r', start, shape)
-    return file, array
+    if start is None: return _Opened(os.getpid(), file, array)
+    file.close()
+    return _Opened(os.getpid(), file, np.memmap(path, np.uint8, 'r', start, shape))
+
+def _damaged(path:Path, name:str, shape:tuple[int, ...], actual:str)->ValueError:
+    return ValueError(
+        f'{path} is damaged or of another kind: expected an array {name!r} of {shape} '
+        f'unsigned bytes, {actual}. Delete it and load the data set again: '
+        'the archive is checked and unpacked anew.')
 
 # %% ../nbs/2_training/10_data.ipynb #00000078
 class PCamImages(_Scale, Dataset):
-    "PatchCamelyon, left on the disk: uint8 images `(3, 96, 96)` and labels, read a batch at a time."
+    "PatchCamelyon, left on the disk: uint8 images `(3, 96, 96)` and labels."
     def __init__(self,
         images:Path, # …_x.h5
         labels:Path, # …_y.h5
@@ -420,84 +524,110 @@ class PCamImages(_Scale, Dataset):
         size:int=96, # height and width
     ):
         self.images, self.shape = images, (n, size, size, 3)
-        self._open:tuple[int, Any, Any]|None = None  # process, file, array
-        file, y = _read_h5(labels, 'y', (n, 1, 1, 1))
-        self.y = torch.as_tensor(np.array(y).reshape(n).astype(np.int64))
-        file.close()
-        if not bool(((self.y == 0) | (self.y == 1)).all()): raise ValueError(f'{labels} is damaged: a label is neither 0 nor 1. Delete it and load the data set again.')
-        self._array()  # complains now, not in the first batch
-    def __len__(self)->int: return self.shape[0]
+        self._opened:_Opened|None = None
+        y = _open_h5(labels, 'y', (n, 1, 1, 1))
+        self.y = torch.as_tensor(np.array(y.array).reshape(n).astype(np.int64))
+        y.file.close()
+        if not bool(((self.y == 0) | (self.y == 1)).all()):
+            raise ValueError(f'{labels} is damaged: a label is neither 0 nor 1. '
+                             'Delete it and load the data set again.')
+        self._array() # complains now, not in the first batch
+
+    def __len__(self)->int:
+        return self.shape[0]
+
     def __getitem__(self, i:int)->tuple[Tensor, Tensor]:
         return self.__getitems__([i])[0][0], self.y[i]
+
     def __getitems__(self, index:list[int])->tuple[Tensor, Tensor]:
-        "A batch, `(b, 3, h, w)` and `(b,)`; torch's `DataLoader` calls this where it is there."
+        "A batch, `(b, 3, h, w)` and `(b,)`; torch's `DataLoader` calls this."
         array, where = self._array(), np.asarray(index)
-        x = np.empty((len(where), *self.shape[1:]), np.uint8)
-        for k in where.argsort(): x[k] = array[int(where[k])]  # in the order of the file
-        return torch.as_tensor(x).movedim(-1, 1).contiguous(), self.y[torch.as_tensor(where)]
+        pixels = np.empty((len(where), *self.shape[1:]), np.uint8)
+        for k in where.argsort(): # in the order of the file
+            pixels[k] = array[int(where[k])]
+        x = rearrange(torch.as_tensor(pixels), 'b h w c -> b c h w').contiguous()
+        return x, self.y[torch.as_tensor(where)]
+
     def _array(self)->Any:
-        "The array, opened once a process: an open HDF5 file does not survive a fork."
-        if self._open is None or self._open[0] != os.getpid(): self._open = (os.getpid(), *_read_h5(self.images, 'x', self.shape))
-        return self._open[2]
-    def __getstate__(self)->dict[str, Any]: return self.__dict__ | {'_open': None}
+        "The images, opened once a process: an open HDF5 file does not survive a fork."
+        if self._opened is None or self._opened.process != os.getpid():
+            self._opened = _open_h5(self.images, 'x', self.shape)
+        return self._opened.array
+
+    def __getstate__(self)->dict[str, Any]:
+        return self.__dict__ | {'_opened': None}
 
 # %% ../nbs/2_training/10_data.ipynb #00000079
 def pcam(
-    split:str='train',   # 'train' (262,144 images), 'valid' (32,768) or 'test' (32,768)
-    seed:int=0,          # changes nothing: the split is published
-)->PCamImages:           # uint8 `(3, 96, 96)`, and 1 where there is a tumour in the middle
-    "PatchCamelyon from its HDF5 files; `DiskLoader` normalises its batches by the training part."
-    _known_split(split)
+    split:str='train', # 'train' (262,144 images), 'valid' (32,768) or 'test' (32,768)
+    seed:int=0,        # changes nothing: the split is published
+)->PCamImages:         # uint8 `(3, 96, 96)`; 1 where there is a tumour in the middle
+    "PatchCamelyon from its HDF5 files; `DiskLoader` normalises by the training part."
+    _check_split(split)
     _h5py()
-    made = {s: _pcam_part(s) for s in dict.fromkeys((split, 'train'))}
-    n = len(made['train'])
-    sample = made['train'].__getitems__(list(range(0, n, max(1, n // 4096))))[0].double() / 255
-    data = made[split]
+    data = _pcam_part(split)
+    train = data if split == 'train' else _pcam_part('train')
+    n = len(train)
+    few = list(range(0, n, max(1, n // 4096)))
+    sample = train.__getitems__(few)[0].double() / 255
     data.mean, data.std = sample.mean((0, 2, 3)).float(), sample.std((0, 2, 3)).float()
     return data
 
 def _pcam_part(split:str)->PCamImages:
-    folder = data_root() / 'pcam'
+    folder, name = data_root() / 'pcam', 'val' if split == 'valid' else split
     x, y = (folder / f'camelyonpatch_level_2_split_{split}_{kind}.h5' for kind in 'xy')
     if not (x.is_file() and y.is_file()):
-        name = 'val' if split == 'valid' else split
-        _fetch('PatchCamelyon', folder, f'{x.name} and {y.name}', lambda: PCAM(str(data_root()), name, download=True))
+        def download()->Any: return PCAM(str(data_root()), name, download=True)
+        _fetch('PatchCamelyon', folder, f'{x.name} and {y.name}', download)
     return PCamImages(x, y, PCAM_SIZES[split])
 
 DATASETS['pcam'] = pcam
 
 # %% ../nbs/2_training/10_data.ipynb #0000007b
-def _whole(batch:Any)->Any: return batch  # `__getitems__` gives batches already
-
 class DiskLoader:
-    "Batches `(x, y)` of a set that stays on the disk; order and augmentation depend on `(seed, epoch)` alone."
+    "Batches `(x, y)` of a set that stays on the disk; a function of `(seed, epoch)`."
     def __init__(self,
         dataset:PCamImages,
-        batch_size:int=64,              # the last batch may be smaller
-        shuffle:bool=False,             # a new order each epoch
-        seed:int=0,                     # of the order and of the augmentation
-        device:torch.device|str='cpu',  # where the batches go
-        augment:Augment|None=None,      # changes the images, anew each epoch
-        workers:int=2,                  # processes that read ahead; 0 reads in this one
+        batch_size:int=64,             # the last batch may be smaller
+        shuffle:bool=False,            # a new order each epoch
+        seed:int=0,                    # of the order and of the augmentation
+        device:torch.device|str='cpu', # where the batches go
+        augment:Augment|None=None,     # changes the images, anew each epoch
+        workers:int=2,                 # processes that read ahead; 0 reads in this one
     ):
-        if batch_size < 1: raise ValueError(f'batch_size must be at least 1, got {batch_size}.')
-        self.dataset, self.batch_size, self.shuffle, self.seed, self.epoch = dataset, batch_size, shuffle, seed, 0
-        self.device, self.augment, self.workers = torch.device(device), augment, workers
+        _check_batch_size(batch_size)
+        self.dataset, self.augment = dataset, augment
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.device, self.workers, self.epoch = torch.device(device), workers, 0
+
     def set_epoch(self, epoch:int)->None:
         "Choose the order and the augmentation of this epoch."
         self.epoch = epoch
-    def __len__(self)->int: return -(-len(self.dataset) // self.batch_size)
+
+    def __len__(self)->int:
+        return -(-len(self.dataset) // self.batch_size)
+
     def __iter__(self)->Iterator[tuple[Tensor, Tensor]]:
         n, cuda = len(self.dataset), self.device.type == 'cuda'
         draws = self.augment.draw(n, self.seed, self.epoch) if self.augment else None
-        parts = epoch_order(n, self.shuffle, self.seed, self.epoch).split(self.batch_size)
-        # a generator of its own: reading must not move on torch's, which dropout draws from
-        reader = DataLoader(self.dataset, batch_sampler=[p.tolist() for p in parts], num_workers=self.workers, collate_fn=_whole,
-                            pin_memory=cuda, generator=torch.Generator())
-        for part, (x, y) in zip(parts, reader):
+        order = epoch_order(n, self.shuffle, self.seed, self.epoch)
+        parts = order.split(self.batch_size)
+        for part, (x, y) in zip(parts, self._reader(parts)):
             x = self.dataset.normalise(x.to(self.device, non_blocking=cuda))
-            if self.augment and draws is not None: x = self.augment(x, draws[part], self.dataset.black)
+            if self.augment and draws is not None:
+                x = self.augment(x, draws[part], self.dataset.black)
             yield x, y.to(self.device, non_blocking=cuda)
+
+    def _reader(self, parts:tuple[Tensor, ...])->DataLoader:
+        "Batches as they lie on the disk; `__getitems__` gives whole ones already."
+        return DataLoader(
+            self.dataset, batch_sampler=[p.tolist() for p in parts], collate_fn=_whole,
+            num_workers=self.workers, pin_memory=self.device.type == 'cuda',
+            # of its own: reading must not move on torch's, which dropout draws from
+            generator=torch.Generator())
+
+def _whole(batch:Any)->Any:
+    return batch
 
 # %% ../nbs/2_training/10_data.ipynb #0000007c
 def get_loader(
@@ -508,9 +638,12 @@ def get_loader(
     device:torch.device|str='cpu',
     augment:Augment|str|None=None,             # or a name of `AUGMENTATIONS`
 )->TensorLoader|DiskLoader:
-    "The loader that suits a data set: tensors on the device, or batches read from the disk."
+    "The loader that suits a data set: tensors on the device, or batches from the disk."
     if isinstance(augment, str):
-        if augment not in AUGMENTATIONS: raise ValueError(f'augment must be one of {", ".join(AUGMENTATIONS)}, got {augment!r}.')
+        if augment not in AUGMENTATIONS:
+            names = ', '.join(AUGMENTATIONS)
+            raise ValueError(f'augment must be one of {names}, got {augment!r}.')
         augment = AUGMENTATIONS[augment]
-    if isinstance(dataset, TensorDataset): return TensorLoader(dataset, batch_size, shuffle, seed, device, augment)
-    return DiskLoader(dataset, batch_size, shuffle, seed, device, augment)
+    settings = batch_size, shuffle, seed, device, augment
+    if isinstance(dataset, TensorDataset): return TensorLoader(dataset, *settings)
+    return DiskLoader(dataset, *settings)

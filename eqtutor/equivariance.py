@@ -21,37 +21,57 @@ from .groups import Group, get_group
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000008
 @contextmanager
 def unchanged(
-    f:Callable, # a module, a method of one, a map of `up_to`; or a plain function, which has nothing to keep
+    # a module, a method of one, a map of `up_to`;
+    # or a plain function, which has nothing to restore
+    f:Callable,
 )->Iterator[None]:
     "Put the buffers of a module back as they were, running statistics for instance."
     net = f if isinstance(f, nn.Module) else getattr(f, '__self__', None)
-    buffers = dict(net.named_buffers()) if isinstance(net, nn.Module) else {}
-    kept = {name: b.clone() for name, b in buffers.items()}
+    buffers = list(net.buffers()) if isinstance(net, nn.Module) else []
+    copies = [b.clone() for b in buffers]
     try: yield
     finally:
-        for name, b in buffers.items(): b.copy_(kept[name])
+        for b, copy in zip(buffers, copies): b.copy_(copy)
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000000a
 def _move(group:Group, h:int, y:Tensor, kind:str)->Tensor:
     if kind == 'invariant': return y
-    if KINDS.get(y.ndim) != kind: raise ValueError(f'the output should be a {kind}, got shape {tuple(y.shape)}')
+    if KINDS.get(y.ndim) != kind:
+        raise ValueError(f'the output should be a {kind}, got shape {tuple(y.shape)}')
     return act(group, h, y)
 
 def _kind(y:Tensor, kind:str|None)->str:
-    "The kind of an output: as given, else read from its shape."
-    if kind is not None and kind not in KINDS.values(): raise ValueError(f'kind must be one of {", ".join(KINDS.values())}, got {kind!r}')
-    if kind is None and y.ndim not in KINDS: raise ValueError(f'an output of shape {tuple(y.shape)} is none of {", ".join(KINDS.values())}: say kind=…')
+    "The kind of an output: as stated, else read from its shape."
+    kinds = ', '.join(KINDS.values())
+    if kind is not None and kind not in KINDS.values():
+        raise ValueError(f'kind must be one of {kinds}, got {kind!r}')
+    if kind is None and y.ndim not in KINDS:
+        shape = tuple(y.shape)
+        raise ValueError(f'an output of shape {shape} is none of {kinds}: say kind=…')
     return kind or KINDS[y.ndim]
 
-def _difference(group:Group, h:int, moved:Tensor, y:Tensor, kind:str, margin:float|None)->Tensor:
+def _difference(
+    group:Group,
+    h:int,         # group element
+    moved:Tensor,  # f(hx)
+    y:Tensor,      # f(x)
+    kind:str,
+    margin:float|None,
+)->Tensor:
     "f(hx) − h f(x); off the grid compared inside a disc only."
     want = _move(group, h, y, kind)
     if moved.shape != want.shape:
-        raise ValueError(f'f(hx) has shape {tuple(moved.shape)} but h f(x) has {tuple(want.shape)} at element {h} of {group.name}: the output size depends on the orientation')
+        shape, other = tuple(moved.shape), tuple(want.shape)
+        raise ValueError(
+            f'f(hx) has shape {shape} but h f(x) has {other} at element {h} of '
+            f'{group.name}: the output size depends on the orientation')
     if margin is None or kind not in ('image', 'feature map'): return moved - want
-    keep = disc(want.shape[-2], want.shape[-1], margin).to(want)
-    if not keep.any(): raise ValueError(f'margin {margin} leaves no pixel of an output of {want.shape[-2]}×{want.shape[-1]} to compare: choose a smaller one')
-    return (moved - want)*keep
+    rows, cols = want.shape[-2:]
+    mask = disc(rows, cols, margin).to(want)
+    if not mask.any():
+        raise ValueError(f'margin {margin} leaves no pixel of an output of '
+                         f'{rows}×{cols} to compare: choose a smaller one')
+    return (moved - want)*mask
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000000b
 def relative_error(
@@ -59,86 +79,125 @@ def relative_error(
     h:int,        # group element
     moved:Tensor, # f(hx)
     y:Tensor,     # f(x)
-    kind:str|None=None,     # of the output: 'image', 'feature map', 'vector on H', 'invariant'; read from its shape if None
-    margin:float|None=None, # compare inside the largest disc less so many pixels (for turns off the grid)
+    # of the output: 'image', 'feature map', 'vector on H', 'invariant';
+    # read from its shape if None
+    kind:str|None=None,
+    # compare inside the largest disc less so many pixels (for turns off the grid)
+    margin:float|None=None,
 )->float:
     "max|f(hx) − h f(x)| / max|f(x)| from the two outputs."
-    return _difference(group, h, moved, y, _kind(y, kind), margin).abs().max().item()/(y.abs().max().item() or 1.)
+    difference = _difference(group, h, moved, y, _kind(y, kind), margin)
+    return difference.abs().max().item()/(y.abs().max().item() or 1.)
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000000c
 @torch.no_grad()
 def equivariance_error(
     f:Callable[[Tensor], Tensor], # a layer or network
-    x:Tensor,               # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
+    x:Tensor, # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
     group:Group|str,
-    kind:str|None=None,     # of the output: 'image', 'feature map', 'vector on H', 'invariant'; read from its shape if None
-    margin:float|None=None, # compare inside the largest disc less so many pixels (for turns off the grid)
+    # of the output: 'image', 'feature map', 'vector on H', 'invariant';
+    # read from its shape if None
+    kind:str|None=None,
+    # compare inside the largest disc less so many pixels (for turns off the grid)
+    margin:float|None=None,
 )->list[float]:
     "Relative equivariance error, one a group element: max|f(hx) − h f(x)| / max|f(x)|."
     group = get_group(group)
     with unchanged(f):
         y = f(x.clone())   # a copy: layers may work in place
-        return [relative_error(group, h, f(act(group, h, x).clone()), y, kind, margin) for h in group.elements]
+        def error(h:int)->float:
+            moved = f(act(group, h, x).clone())
+            return relative_error(group, h, moved, y, kind, margin)
+        return [error(h) for h in group.elements]
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000011
-TOLERANCE = {torch.float64: 1e-10, torch.complex128: 1e-10, torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+TOLERANCE = {
+    torch.float64: 1e-10, torch.complex128: 1e-10,
+    torch.float32: 1e-4, torch.complex64: 1e-4,
+    torch.float16: 2e-2, torch.bfloat16: 1e-1,
+}
 
 def tolerance(y:Tensor)->float:
-    "The largest relative error that counts as rounding, by dtype: float64 1e-10, float32 1e-4."
-    if y.dtype not in TOLERANCE: raise ValueError(f'equivariance is measured on floating-point outputs, got {y.dtype}: look at the layer before it became integers')
-    return TOLERANCE[y.dtype]
+    "The largest relative error that is rounding: float64 1e-10, float32 1e-4, …."
+    if y.dtype in TOLERANCE: return TOLERANCE[y.dtype]
+    raise ValueError('equivariance is measured on floating-point outputs, '
+                     f'got {y.dtype}: look at the layer before it became integers')
 
-def _refuse_vacuous(f:Callable, x:Tensor, y:Tensor, group:Group, kind:str, tol:float)->None:
-    "Raise where the test would pass for a reason that has nothing to do with equivariance."
+def _vacuous(f:Callable, x:Tensor, y:Tensor, group:Group, kind:str, tol:float)->str:
+    "Why the test would pass for a reason that is not equivariance; '' if it would not."
     def fixed(spread:Tensor)->bool: return bool(spread.max() <= tol*y.abs().max())
-    still = [h for h in group.elements[1:] if (hx := act(group, h, x)).shape == x.shape and torch.equal(hx, x)]
-    why = None
-    if still: why = f'the input does not change under element {still[0]} ({group.describe(still[0])}); use a random one'
-    elif not (y.isfinite().all() and x.isfinite().all()): why = 'the input or output holds NaN or infinity'
-    elif fixed(y.abs()): why = 'the output is zero'
-    elif fixed((f(torch.zeros_like(x)) - y).abs()): why = 'the output does not depend on the input'
-    elif kind in ('image', 'feature map') and y.shape[-1]*y.shape[-2] > 1 and fixed(y.amax((-1, -2)) - y.amin((-1, -2))): why = 'the output is constant over space'
-    elif kind in ('feature map', 'vector on H') and len(group) > 1 and fixed(y.amax(2) - y.amin(2)): why = 'the output is constant over the group axis'
-    if why: raise AssertionError(f'this test of equivariance to {group.name} would prove nothing: {why}.')
+    def is_still(h:int)->bool: return torch.equal(act(group, h, x), x)
+    if (h := next(filter(is_still, group.elements[1:]), 0)):
+        words = f'{h} ({group.describe(h)})'
+        return f'the input does not change under element {words}; use a random one'
+    if not (y.isfinite().all() and x.isfinite().all()):
+        return 'the input or output holds NaN or infinity'
+    if fixed(y.abs()): return 'the output is zero'
+    if fixed((f(torch.zeros_like(x)) - y).abs()):
+        return 'the output does not depend on the input'
+    if kind in ('image', 'feature map') and y.shape[-1]*y.shape[-2] > 1:
+        if fixed(y.amax((-1, -2)) - y.amin((-1, -2))):
+            return 'the output is constant over space'
+    if kind in ('feature map', 'vector on H') and len(group) > 1:
+        if fixed(y.amax(2) - y.amin(2)):
+            return 'the output is constant over the group axis'
+    return ''
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000012
 @torch.no_grad()
 def assert_equivariant(
     f:Callable[[Tensor], Tensor], # a layer or network
-    x:Tensor,               # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
+    x:Tensor, # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
     group:Group|str,
-    tol:float|None=None,    # largest relative error; if None by dtype: float64 1e-10, float32 1e-4
+    # largest relative error; if None by dtype: float64 1e-10, float32 1e-4
+    tol:float|None=None,
     kind:str|None=None,     # of the output; read from its shape if None
     margin:float|None=None, # compare inside the largest disc less so many pixels
 )->None:
-    "Raise an `AssertionError` that names the element and the place where `f` breaks the symmetry, or says why the test would be vacuous."
+    "Raise an `AssertionError` if `f` breaks the symmetry, or the test is vacuous."
     group = get_group(group)
     with unchanged(f):
-        y, runs = f(x.clone()), [f(act(group, h, x).clone()) for h in group.elements]
+        y = f(x.clone())
+        runs = [f(act(group, h, x).clone()) for h in group.elements]
         kind, tol = _kind(y, kind), tolerance(y) if tol is None else tol
-        _refuse_vacuous(f, x, y, group, kind, tol)
+        if why := _vacuous(f, x, y, group, kind, tol):
+            raise AssertionError(f'this test of equivariance to {group.name} '
+                                 f'would prove nothing: {why}.')
     for h, moved in enumerate(runs):
-        d = _difference(group, h, moved, y, kind, margin).abs()
-        if (error := (d.max()/y.abs().max()).item()) <= tol: continue
-        place = tuple(int(i) for i in torch.unravel_index(d.argmax(), d.shape))
+        difference = _difference(group, h, moved, y, kind, margin).abs()
+        error = (difference.max()/y.abs().max()).item()
+        if error <= tol: continue
+        worst = _worst(difference, moved, _move(group, h, y, kind), kind)
         hint = ' The identity fails: f is random, call .eval().' if h == 0 else ''
-        raise AssertionError(f'not equivariant to {group.name}: relative error {error:.1e} > {tol:.0e} at element {h} ({group.describe(h)}), worst at index '
-                             f'{place} of the {kind}: f(hx) = {moved[place]:.4g}, h f(x) = {_move(group, h, y, kind)[place]:.4g}.{hint}')
+        raise AssertionError(
+            f'not equivariant to {group.name}: relative error {error:.1e} > {tol:.0e} '
+            f'at element {h} ({group.describe(h)}), {worst}.{hint}')
+
+def _worst(difference:Tensor, moved:Tensor, want:Tensor, kind:str)->str:
+    "Where f(hx) and h f(x) differ most, and their values there."
+    place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), want.shape))
+    values = f'f(hx) = {moved[place]:.4g}, h f(x) = {want[place]:.4g}'
+    return f'worst at index {place} of the {kind}: {values}'
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000017
 @torch.no_grad()
 def perturb_(
     module:nn.Module,
-    scale:float=.5, # of the noise, relative to each tensor's spread (or to 1 where all entries are equal)
+    # of the noise, relative to each tensor's spread (to 1 where all entries are equal)
+    scale:float=.5,
     seed:int=0,
 )->nn.Module:
-    "Move every floating entry of the `state_dict` at random, in place, as training would; variances stay positive."
-    generator = torch.Generator().manual_seed(seed)
+    "Move every floating entry of the `state_dict` at random; variances stay positive."
+    draw = torch.Generator().manual_seed(seed)
     for name, t in module.state_dict().items():
         if not t.is_floating_point(): continue
-        noise = scale*torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t)
-        if name.endswith('running_var'): t.mul_(noise.exp())
-        else: t.add_(noise*(t.std() if t.numel() > 1 and t.max() > t.min() else 1))   # not std > 0: that of equal numbers is rounding
+        normal = torch.randn(t.shape, generator=draw, dtype=torch.float64, device='cpu')
+        noise = scale*normal.to(t)
+        if name.endswith('running_var'):
+            t.mul_(noise.exp())
+            continue
+        varies = t.numel() > 1 and t.max() > t.min()   # std > 0 may be rounding
+        t.add_(noise*(t.std() if varies else 1))
     return module
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000001c
@@ -147,61 +206,87 @@ class LayerReport:
     "Equivariance error of every layer, in the order in which they ran."
     group:Group
     tol:float
-    rows:list[tuple[str, str, str, list[float]]]  # (name, class, kind of output, one error a group element)
+    # (name, class, kind of output, one error a group element)
+    rows:list[tuple[str, str, str, list[float]]]
+
     @property
     def first_row(self)->int|None:
-        "Number of the first row whose error exceeds the tolerance, if any; a layer that is called twice has two."
-        return next((i for i, (_, _, kind, errors) in enumerate(self.rows) if kind != 'unknown' and any(not e <= self.tol for e in errors)), None)
+        "Number of the first row above the tolerance, if any; a layer may have two."
+        for i, (_, _, kind, errors) in enumerate(self.rows):
+            if kind != 'unknown' and any(not e <= self.tol for e in errors): return i
+        return None
+
     @property
     def first_broken(self)->str|None:
         "Name of the first layer whose error exceeds the tolerance, if any."
         return None if self.first_row is None else self.rows[self.first_row][0]
+
     def __str__(self)->str:
         wide = max([len(name) for name, *_ in self.rows] + [5])
-        lines, first = [f'{"layer":{wide}}  {"class":20}  {"output":12}  largest error'], self.first_row
+        lines = [f'{"layer":{wide}}  {"class":20}  {"output":12}  largest error']
         for i, (name, cls, kind, errors) in enumerate(self.rows):
-            lines.append(f'{name:{wide}}  {cls:20}  {kind:12}  {max(errors):.1e}' + ('  ← breaks first' if i == first else ''))
-        if any(errors[0] > self.tol for *_, errors in self.rows): lines.append('Element 0, doing nothing, fails: the network is random. Call .eval() first.')
+            mark = '  ← breaks first' if i == self.first_row else ''
+            lines.append(f'{name:{wide}}  {cls:20}  {kind:12}  {max(errors):.1e}{mark}')
+        if any(errors[0] > self.tol for *_, errors in self.rows):
+            lines.append('Element 0, doing nothing, fails: the network is random. '
+                         'Call .eval() first.')
         return '\n'.join(lines)
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000001e
-def _record(net:nn.Module, x:Tensor)->list[tuple[str, nn.Module, Tensor]]:
-    "Run the network; (name, module, output) of each of its layers, in the order of the calls."
-    calls, inside = [], set()
+def _layers(net:nn.Module)->list[tuple[str, nn.Module]]:
+    "What counts as a layer, by name."
+    inside:set[str] = set()
     for name, m in net.named_modules():
-        if name and hasattr(m, 'group'): inside |= {f'{name}.{sub}' for sub, _ in m.named_modules() if sub}
-    layers = [(n, m) for n, m in net.named_modules() if n not in inside and (hasattr(m, 'group') or not any(m.children())) and (n or not any(net.children()))]
+        if name and hasattr(m, 'group'):
+            inside |= {f'{name}.{sub}' for sub, _ in m.named_modules() if sub}
+    def counts(name:str, m:nn.Module)->bool:
+        if name in inside or (not name and any(net.children())): return False
+        return hasattr(m, 'group') or not any(m.children())
+    return [(name, m) for name, m in net.named_modules() if counts(name, m)]
+
+def _record(net:nn.Module, x:Tensor)->list[tuple[str, nn.Module, Tensor]]:
+    "Run the network; (name, module, output) of each layer, in the order of the calls."
+    calls:list[tuple[str, nn.Module, Tensor]] = []
     def hook(name, m):
-        def keep(module, args, out):
+        def record(module, args, out):
             if not isinstance(out, Tensor): return
-            if out.ndim == 5 and out.shape[2] == 1: out = out[:, :, 0]   # a feature map of the trivial group is an image
+            # a feature map of the trivial group is an image
+            if out.ndim == 5 and out.shape[2] == 1: out = out[:, :, 0]
             calls.append((name or type(m).__name__, m, out.clone()))
-        return keep
-    handles = [m.register_forward_hook(hook(name, m)) for name, m in layers]
+        return record
+    handles = [m.register_forward_hook(hook(name, m)) for name, m in _layers(net)]
     try: net(x)
     finally:
-        for h in handles: h.remove()
+        for handle in handles: handle.remove()
     return calls
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000001f
 @torch.no_grad()
 def layer_report(
     net:nn.Module,
-    x:Tensor,           # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
+    x:Tensor, # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
     group:Group|str,
     tol:float|None=None, # errors above it count as broken; by dtype if None
 )->LayerReport:
-    "Equivariance error after each layer of a network; `.first_broken` names the first that breaks the symmetry."
+    "The error after each layer of a network; `.first_broken` names the first at fault."
     group = get_group(group)
-    with unchanged(net): first, *runs = [_record(net, z.clone()) for z in (x, *(act(group, h, x) for h in group.elements))]
+    inputs = [x, *(act(group, h, x) for h in group.elements)]
+    with unchanged(net): first, *runs = [_record(net, z.clone()) for z in inputs]
     rows:list[tuple[str, str, str, list[float]]] = []
     for (name, module, y), *calls in zip(first, *runs, strict=True):
-        try:
-            kind = _kind(y, None)                             # another size in another orientation: broken, not unknown
-            row = kind, [relative_error(group, h, out, y) if out.shape == _move(group, h, y, kind).shape else math.inf for h, (_, _, out) in enumerate(calls)]
-        except ValueError: row = 'unknown', [math.nan]*len(group)
-        rows.append((name, type(module).__name__, *row))
+        try: kind, errors = _row(group, y, [out for _, _, out in calls])
+        except ValueError: kind, errors = 'unknown', [math.nan]*len(group)
+        rows.append((name, type(module).__name__, kind, errors))
     return LayerReport(group, tolerance(x) if tol is None else tol, rows)
+
+def _row(group:Group, y:Tensor, runs:list[Tensor])->tuple[str, list[float]]:
+    "A layer's kind of output, and its error at each element."
+    kind = _kind(y, None)
+    def error(h:int, moved:Tensor)->float:
+        # another size in another orientation: broken, not unknown
+        if moved.shape != _move(group, h, y, kind).shape: return math.inf
+        return relative_error(group, h, moved, y)
+    return kind, [error(h, moved) for h, moved in enumerate(runs)]
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000025
 class _Reached(Exception):
@@ -214,7 +299,9 @@ def up_to(
 )->Callable[[Tensor], Tensor]:
     "The map from the network's input to the output of one of its layers."
     layers = dict(net.named_modules())
-    if name not in layers: raise ValueError(f'no layer {name!r}. There are: {", ".join(n for n in layers if n)}')
+    if name not in layers:
+        names = ', '.join(n for n in layers if n)
+        raise ValueError(f'no layer {name!r}. There are: {names}')
     def stop(module, args, out): raise _Reached(out)
     def cut(x:Tensor)->Tensor:
         handle = layers[name].register_forward_hook(stop)
@@ -222,7 +309,7 @@ def up_to(
         except _Reached as reached: return reached.args[0]
         finally: handle.remove()
         raise RuntimeError(f'the network did not run its layer {name!r}')
-    cut.__self__ = net   # type: ignore[attr-defined]   # so that `unchanged` finds the buffers
+    cut.__self__ = net   # type: ignore[attr-defined]   # `unchanged` finds the buffers
     return cut
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000002b
@@ -233,6 +320,7 @@ def symmetries(
     tol:float|None=None, # by dtype if None
     kind:str|None=None,  # of the output; read from its shape if None
 )->tuple[int, ...]:
-    "The elements of `group` that commute with `f` on `x`, sorted: a subgroup, by Proposition 4.3."
+    "The elements of `group` that commute with `f` on `x`: a subgroup (Prop. 4.3)."
     tol = tolerance(x) if tol is None else tol
-    return tuple(h for h, e in enumerate(equivariance_error(f, x, group, kind)) if e <= tol)
+    errors = equivariance_error(f, x, group, kind)
+    return tuple(h for h, e in enumerate(errors) if e <= tol)

@@ -19,75 +19,111 @@ from torch import Tensor
 def check_axioms(
     mul:Tensor, # Cayley table `(n, n)`: `mul[g, h]` is the element gh
 )->None:
-    "Raise a `ValueError` that names the first group axiom which the table breaks, and where."
-    n, e = len(mul), torch.arange(len(mul))
-    if mul.shape != (n, n) or n == 0: raise ValueError(f'a Cayley table is square and not empty, got shape {tuple(mul.shape)}')
-    if mul.min() < 0 or mul.max() >= n: raise ValueError(f'closure fails: entries must lie in 0..{n-1}, got {mul.min()}..{mul.max()}')
-    if not (torch.equal(mul[0], e) and torch.equal(mul[:, 0], e)): raise ValueError('identity fails: element 0 must leave every element as it is')
+    "Raise a `ValueError` naming the first group axiom that the table breaks, and how."
+    n = len(mul)
+    if mul.shape != (n, n) or n == 0:
+        shape = tuple(mul.shape)
+        raise ValueError(f'a Cayley table is square and not empty, got shape {shape}')
+    low, high = mul.min(), mul.max()
+    if low < 0 or high >= n:
+        entries = f'entries must lie in 0..{n-1}, got {low}..{high}'
+        raise ValueError(f'closure fails: {entries}')
+    e = torch.arange(n, device=mul.device)
+    if not (torch.equal(mul[0], e) and torch.equal(mul[:, 0], e)):
+        raise ValueError('identity fails: element 0 must leave every element as it is')
     for g in range(n):
-        if not ((mul[g] == 0) & (mul[:, g] == 0)).any(): raise ValueError(f'inverse fails: nothing undoes element {g}')
-        left, right = mul[mul[g]], mul[g][mul]   # (gh)k and g(hk) for all h, k
-        if torch.equal(left, right): continue
-        h, k = (left != right).nonzero()[0].tolist()
-        raise ValueError(f'associativity fails: ({g}·{h})·{k} = {left[h,k]} but {g}·({h}·{k}) = {right[h,k]}')
+        if not ((mul[g] == 0) & (mul[:, g] == 0)).any():
+            raise ValueError(f'inverse fails: nothing undoes element {g}')
+        _check_associative(mul, g)
+
+def _check_associative(mul:Tensor, g:int)->None:
+    left, right = mul[mul[g]], mul[g][mul]   # (gh)k and g(hk) for all h, k
+    if torch.equal(left, right): return
+    h, k = (left != right).nonzero()[0].tolist()
+    raise ValueError(f'associativity fails: ({g}·{h})·{k} = {left[h, k]} '
+                     f'but {g}·({h}·{k}) = {right[h, k]}')
 
 # %% ../nbs/1_foundations/01_groups.ipynb #0000000e
 def _tidy(matrices, name:str)->Tensor:
-    "The matrices `(n, 2, 2)` in float64, all different, with cos 90° = 0 and not 6e-17."
+    "Matrices `(n, 2, 2)` in float64, all different; cos 90° is 0 and not 6e-17."
     m = torch.as_tensor(matrices, dtype=torch.float64).detach().cpu()
-    if m.ndim != 3 or m.shape[1:] != (2, 2): raise ValueError(f'{name!r}: matrices must have shape (n, 2, 2), got {tuple(m.shape)}')
-    if len(torch.unique(m.mul(1e6).round(), dim=0)) < len(m): raise ValueError(f'{name!r}: an element is listed twice')
-    if (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().max() > 1e-5: raise ValueError(f'{name!r}: a point group turns and mirrors, so every matrix times its transpose is the identity; here one is not')
+    if m.ndim != 3 or m.shape[1:] != (2, 2):
+        shape = tuple(m.shape)
+        raise ValueError(f'{name!r}: matrices must have shape (n, 2, 2), got {shape}')
+    if len(torch.unique(m.mul(1e6).round(), dim=0)) < len(m):
+        raise ValueError(f'{name!r}: an element is listed twice')
+    if (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().max() > 1e-5:
+        raise ValueError(f'{name!r}: a point group turns and mirrors, so every matrix '
+                         'times its transpose is the identity; here one is not')
     return torch.where((m - m.round()).abs() < 1e-6, m.round(), m)
 
 def _cayley(matrices:Tensor, name:str)->Tensor:
     "Cayley table `(n, n)` of a closed set of matrices `(n, 2, 2)`."
     rows = []
     for g, m in enumerate(matrices):
-        products = m @ matrices                                               # `(n, 2, 2)`
-        distance, nearest = torch.cdist(products.flatten(1), matrices.flatten(1)).min(1)
+        products = m @ matrices   # `(n, 2, 2)`
+        distances = torch.cdist(products.flatten(1), matrices.flatten(1))
+        distance, nearest = distances.min(1)
         if distance.max() > 1e-5:
             h = int(distance.argmax())
-            raise ValueError(f'{name!r} is not closed: the product of elements {g} and {h} is\n{products[h].tolist()},\nwhich is not in the list. Add it.')
+            raise ValueError(
+                f'{name!r} is not closed: the product of elements {g} and {h} is\n'
+                f'{products[h].tolist()},\nwhich is not in the list. Add it.')
         rows.append(nearest)
     return torch.stack(rows)
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000010
 class Group:
-    "A finite point group H of order n: elements are the ints `0..n-1`, 0 is the identity, every fact about them a table."
+    "A finite point group H: elements are the ints `0..n-1`, 0 the identity."
     def __init__(self,
         name:str,  # shown by every layer that uses the group
-        matrices,  # `(n, 2, 2)`: how each element moves the plane (x right, y up), the identity first
+        matrices,  # `(n, 2, 2)`, in the plane x right, y up; the identity first
     ):
         self.name = name
-        with torch.inference_mode(False), torch.device('cpu'):   # groups are kept and shared: they must not depend on where the first one was made
+        # groups are shared: where the first one was built decides nothing for others
+        with torch.inference_mode(False), torch.device('cpu'):
             self.matrices = _tidy(matrices, name)
-            self.mul = _cayley(self.matrices, name)       # `(n, n)`: gh
+            self.mul = _cayley(self.matrices, name)      # `(n, n)`: gh
             check_axioms(self.mul)
-            self.inv = inv = (self.mul == 0).int().argmax(1); self.relative = self.mul[inv]   # `(n,)`: g⁻¹; `(n, n)`: g⁻¹q
+            self.inv = (self.mul == 0).int().argmax(1)   # `(n,)`: g⁻¹
+            self.relative = self.mul[self.inv]           # `(n, n)`: g⁻¹q
+
     @property
     def elements(self)->range: return range(len(self))
+
     @property
     def is_grid(self)->bool:
         "Does every element map the square pixel grid to itself (a subgroup of D(4))?"
-        return bool((self.matrices == self.matrices.round()).all() and (self.matrices.abs().sum(-1) == 1).all())
+        whole = (self.matrices == self.matrices.round()).all()
+        return bool(whole and (self.matrices.abs().sum(-1) == 1).all())
+
     @property
     def is_abelian(self)->bool: return torch.equal(self.mul, self.mul.T)
+
     def describe(self, h:int)->str:
-        "Element `h` in words: 'mirror the columns' if it reverses orientation, then a turn in degrees."
-        (a, _), (b, _) = m = self.matrices[h].tolist()
-        flips = m[0][0]*m[1][1] - m[0][1]*m[1][0] < 0
-        angle = round(math.degrees(math.atan2(-b, -a) if flips else math.atan2(b, a)), 2) % 360
-        return ('mirror, ' if flips else '') + f'{angle:g}°'
+        "In words: 'mirror' (of the columns) if it reverses orientation, then the turn."
+        (a, c), (b, d) = self.matrices[h].tolist()
+        flips = a*d - c*b < 0
+        angle = math.atan2(-b, -a) if flips else math.atan2(b, a)
+        degrees = round(math.degrees(angle), 2) % 360
+        return ('mirror, ' if flips else '') + f'{degrees:g}°'
+
     def __len__(self)->int: return len(self.matrices)
+
     def __repr__(self)->str: return f'Group({self.name!r}, order {len(self)})'
-    def __eq__(self, other)->bool: return isinstance(other, Group) and torch.equal(self.mul, other.mul) and torch.allclose(self.matrices, other.matrices, rtol=0, atol=1e-5)
+
+    def __eq__(self, other)->bool:
+        if not isinstance(other, Group): return False
+        if not torch.equal(self.mul, other.mul): return False
+        return torch.allclose(self.matrices, other.matrices, rtol=0, atol=1e-5)
+
     def __hash__(self)->int: return hash((len(self), *self.mul.flatten().tolist()))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000012
 def _turns(n:int)->Tensor:
     angles = torch.arange(n, dtype=torch.float64, device='cpu')*2*math.pi/n
-    return torch.stack([angles.cos(), -angles.sin(), angles.sin(), angles.cos()], -1).view(n, 2, 2)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([cos, -sin, sin, cos], -1).view(n, 2, 2)
 
 @lru_cache
 def C(
@@ -102,14 +138,18 @@ def C(
 def D(
     n:int, # number of turns; the order is 2n
 )->Group:
-    "The dihedral group: element `m*n + r` mirrors the columns (x→−x) if m, then turns by 360°·r/n."
+    "The dihedral group: `m*n + r` mirrors the columns (x→−x) if m, then turns r times."
     if n < 1: raise ValueError(f'D(n) needs n ≥ 1, got {n}')
     mirror = torch.tensor([[-1., 0.], [0., 1.]], dtype=torch.float64, device='cpu')
     return Group(f'D{n}', torch.cat([_turns(n), _turns(n) @ mirror]))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000021
-GROUPS = {'Z2': C(1), 'mirror': D(1), 'Z2M': D(1), 'p4': C(4), 'R4': C(4), 'R8': C(8), 'R12': C(12), 'R16': C(16),
-          'p4m': D(4), 'R4M': D(4)}   # beside these, `C<n>` and `D<n>` are read for any n
+# beside these names, `C<n>` and `D<n>` are read for any n
+GROUPS = {
+    'Z2': C(1), 'mirror': D(1), 'Z2M': D(1),
+    'p4': C(4), 'R4': C(4), 'R8': C(8), 'R12': C(12), 'R16': C(16),
+    'p4m': D(4), 'R4M': D(4),
+}
 
 def get_group(
     group:Group|str, # a `Group`, an alias of `GROUPS`, or 'C<n>' or 'D<n>'
@@ -118,10 +158,13 @@ def get_group(
     if isinstance(group, Group): return group
     if isinstance(group, str):
         if group in GROUPS: return GROUPS[group]
-        if m := re.fullmatch(r'([CD])([1-9]\d*)', group): return (C if m[1] == 'C' else D)(int(m[2]))
+        if name := re.fullmatch(r'([CD])([1-9]\d*)', group):
+            return (C if name[1] == 'C' else D)(int(name[2]))
     close = get_close_matches(str(group), GROUPS, n=1, cutoff=.4)
-    raise ValueError(f'unknown group {group!r}' + (f', did you mean {close[0]!r}?' if close else '.') +
-                     f' Known are {", ".join(GROUPS)}, and C<n> and D<n> for any n; or pass a Group.')
+    hint = f', did you mean {close[0]!r}?' if close else '.'
+    raise ValueError(
+        f'unknown group {group!r}{hint} Known are {", ".join(GROUPS)}, '
+        'and C<n> and D<n> for any n; or pass a Group.')
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000028
 def generate(
@@ -130,10 +173,14 @@ def generate(
 )->tuple[int, ...]:
     "The smallest subgroup that contains the generators, as sorted elements."
     group = get_group(group)
-    if bad := [h for h in generators if h not in group.elements]: raise ValueError(f'{group.name} has the elements 0..{len(group) - 1}, got {bad[0]}')
-    found = {0, *generators}
-    while len(more := found | set(group.mul[list(found)][:, list(found)].flatten().tolist())) > len(found): found = more
-    return tuple(sorted(found))
+    if bad := [h for h in generators if h not in group.elements]:
+        last = len(group) - 1
+        raise ValueError(f'{group.name} has the elements 0..{last}, got {bad[0]}')
+    closure, size = {0, *generators}, 0
+    while len(closure) > size:
+        size, members = len(closure), list(closure)
+        closure |= set(group.mul[members][:, members].flatten().tolist())
+    return tuple(sorted(closure))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000029
 def subgroups(
@@ -141,9 +188,11 @@ def subgroups(
 )->list[tuple[int, ...]]:
     "All subgroups, smallest first, each as its sorted elements."
     group = get_group(group)
-    found = {generate(group, h) for h in group.elements}
-    while len(more := found | {generate(group, *a, *b) for a in found for b in found}) > len(found): found = more
-    return sorted(found, key=lambda s: (len(s), s))
+    known, size = {generate(group, h) for h in group.elements}, 0
+    while len(known) > size:
+        size = len(known)
+        known |= {generate(group, *a, *b) for a in known for b in known}
+    return sorted(known, key=lambda s: (len(s), s))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #0000002a
 def cosets(
@@ -152,10 +201,15 @@ def cosets(
     side:str='left',          # 'left' for gK, 'right' for Kg
 )->list[tuple[int, ...]]:
     "The cosets of a subgroup: disjoint, equally large, together the whole group."
-    group, k = get_group(group), list(subgroup)
-    if generate(group, *k) != tuple(sorted(k)): raise ValueError(f'{tuple(k)} is not a subgroup of {group.name}: it generates {generate(group, *k)}')
-    if side not in ('left', 'right'): raise ValueError(f"side must be 'left' or 'right', got {side!r}")
-    return sorted({tuple(sorted((group.mul[g, k] if side == 'left' else group.mul[k, g]).tolist())) for g in group.elements})
+    group, members = get_group(group), list(subgroup)
+    closure = generate(group, *members)
+    if closure != tuple(sorted(members)):
+        raise ValueError(f'{tuple(members)} is not a subgroup of {group.name}: '
+                         f'it generates {closure}')
+    if side not in ('left', 'right'):
+        raise ValueError(f"side must be 'left' or 'right', got {side!r}")
+    mul = group.mul if side == 'left' else group.mul.T
+    return sorted({tuple(sorted(row)) for row in mul[:, members].tolist()})
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000033
 def is_homomorphism(
@@ -164,8 +218,11 @@ def is_homomorphism(
     target:Group|str,
 )->bool:
     "Does `phi` respect products, φ(gg′) = φ(g)φ(g′), for all pairs?"
-    phi, source, target = torch.as_tensor(phi), get_group(source), get_group(target)
-    if phi.shape != (len(source),): raise ValueError(f'phi must name one image for each of the {len(source)} elements, got shape {tuple(phi.shape)}')
+    source, target = get_group(source), get_group(target)
+    phi, n = torch.as_tensor(phi, device='cpu'), len(source)
+    if phi.shape != (n,):
+        raise ValueError(f'phi must name one image for each of the {n} elements, '
+                         f'got shape {tuple(phi.shape)}')
     return torch.equal(phi[source.mul], target.mul[phi][:, phi])
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000039

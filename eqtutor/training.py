@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PRECISIONS', 'SCHEDULES', 'OPTIMIZERS', 'RECIPES', 'CHECKPOINT', 'LOG', 'seed_everything', 'accelerated', 'share',
-           'sync_batch_norm', 'evaluate', 'steps', 'warm_up', 'plateaus', 'Recipe', 'train_step', 'train_epoch',
-           'DivergenceAlarm', 'average_into', 'environment', 'write_atomic', 'save_checkpoint', 'read_checkpoint',
+           'sync_batch_norm', 'parallel', 'evaluate', 'steps', 'warm_up', 'plateaus', 'Recipe', 'train_step',
+           'train_epoch', 'DivergenceAlarm', 'average_into', 'environment', 'save_checkpoint', 'read_checkpoint',
            'load_weights', 'Run', 'fit']
 
 # %% ../nbs/2_training/12_training.ipynb #00000003
@@ -22,7 +22,7 @@ import warnings
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,115 +45,152 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from tqdm.auto import tqdm
 
+from .files import check_readable, write_atomic
+
 # %% ../nbs/2_training/12_training.ipynb #00000010
 def seed_everything(
     seed:int, # from 0 to 2³² − 1
 )->None:
-    "Seed Python's, numpy's and torch's random generators, those of all devices included."
+    "Seed Python's, numpy's and torch's random generators, those of all devices."
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
 
 # %% ../nbs/2_training/12_training.ipynb #00000013
-def _device(net:nn.Module)->torch.device: return next((p.device for p in net.parameters()), torch.device('cpu'))
-
 PRECISIONS = (None, 'no', 'bf16', 'fp16')
 
+def _device(net:nn.Module)->torch.device:
+    return next((p.device for p in net.parameters()), torch.device('cpu'))
+
 def _leave_processes()->None:
-    "Close the connections to the other processes: threads that still serve them abort an interpreter that ends."
+    "Close the connections to the others: threads that still serve them abort an end."
     if dist.is_available() and dist.is_initialized(): dist.destroy_process_group()
 
 # %% ../nbs/2_training/12_training.ipynb #00000014
 @contextmanager
 def accelerated(
-    net:nn.Module,            # lies on the device to train on; one of several processes takes the device it is given
-    precision:str|None=None,  # 'no', 'bf16' or 'fp16'; None: as launched, 'no' without a launcher
+    # on the device to train on; one of several processes takes the device it is given
+    net:nn.Module,
+    precision:str|None=None, # 'no', 'bf16', 'fp16'; None: as launched, or else 'no'
 )->Iterator[Accelerator]:
-    "Accelerate's view of this process, and of its place among others; its global state is cleared afterwards."
-    if precision not in PRECISIONS: raise ValueError(f'precision must be one of {PRECISIONS}, got {precision!r}.')
+    "Accelerate's view of this process; its global state is cleared afterwards."
+    if precision not in PRECISIONS:
+        raise ValueError(f'precision must be one of {PRECISIONS}, got {precision!r}.')
     alone = int(os.environ.get('WORLD_SIZE', 1)) == 1
     cpu = _device(net).type == 'cpu' if alone else not torch.cuda.is_available()
-    others, partial_state = bool(AcceleratorState._shared_state), bool(PartialState._shared_state)
+    others = bool(AcceleratorState._shared_state)
+    partial_state = bool(PartialState._shared_state)
     try:
-        accelerator = Accelerator(cpu=cpu, mixed_precision=precision, device_placement=not alone)
-        if not alone: atexit.unregister(_leave_processes); atexit.register(_leave_processes)
+        accelerator = Accelerator(cpu=cpu, mixed_precision=precision,
+                                  device_placement=not alone)
+        if not alone:
+            atexit.unregister(_leave_processes)
+            atexit.register(_leave_processes)
         if cpu and accelerator.mixed_precision == 'fp16':
-            raise ValueError("fp16 needs a GPU, for its scaled loss: take precision='bf16' or 'no' on a CPU.")
+            raise ValueError('fp16 needs a GPU, for its scaled loss: '
+                             "take precision='bf16' or 'no' on a CPU.")
         yield accelerator
     finally:
-        if not others: AcceleratorState._reset_state(reset_partial_state=alone and not partial_state)
+        if not others:
+            AcceleratorState._reset_state(alone and not partial_state)
 
 # %% ../nbs/2_training/12_training.ipynb #00000017
 def share(
-    batch:Sequence[Tensor],     # `(x, y)`, the same in every process
+    batch:Sequence[Tensor],      # `(x, y)`, the same in every process
     accelerator:Accelerator,
-)->tuple[Tensor, Tensor, float]:# this process's `x`, `y`, and the weight of its mean loss
-    "This process's images of a batch, weighted so that the mean over processes is the mean over the batch."
-    (x, y), rank, processes = batch, accelerator.process_index, accelerator.num_processes
-    if len(y) < processes:
-        raise ValueError(f'A batch of {len(y)} images cannot be shared by {processes} processes. Choose a batch size '
-                         'that leaves a larger last batch, or fewer processes.')
-    x, y = x[rank::processes], y[rank::processes]
-    return x, y, len(y) * processes / len(batch[1])
+)->tuple[Tensor, Tensor, float]: # this process's `x`, `y`, and its mean loss's weight
+    "This process's images of a batch; weighted, the mean of means is the batch's."
+    (x, y), processes, n = batch, accelerator.num_processes, len(batch[1])
+    if n < processes:
+        raise ValueError(f'A batch of {n} images cannot be shared by {processes} '
+                         'processes. Choose a batch size that leaves a larger last '
+                         'batch, or fewer processes.')
+    x, y = (t[accelerator.process_index::processes] for t in (x, y))
+    return x, y, len(y) * processes / n
 
 # %% ../nbs/2_training/12_training.ipynb #0000001b
 @contextmanager
 def sync_batch_norm(
     net:nn.Module, # its BatchNorm layers are replaced inside the context
 )->Iterator[nn.Module]:
-    "Inside, BatchNorm layers (of groups, too) measure over all processes; afterwards the net has its own layers back."
-    own = {name: m for name, m in net.named_modules() if isinstance(m, _BatchNorm) and name}
+    "Inside, BatchNorm layers measure over all processes; after, the net has its own."
+    own = {name: m for name, m in net.named_modules()
+           if name and isinstance(m, _BatchNorm)}
     nn.SyncBatchNorm.convert_sync_batchnorm(net)
-    try: yield net
+    try:
+        yield net
     finally:
         for name, layer in own.items():
             parent, _, leaf = name.rpartition('.')
             synced = net.get_submodule(name)
-            layer._parameters.update(synced._parameters); layer._buffers.update(synced._buffers)  # they may have moved
+            layer._parameters.update(synced._parameters)  # they may have moved
+            layer._buffers.update(synced._buffers)
             layer.training = synced.training
             setattr(net.get_submodule(parent), leaf, layer)
 
 # %% ../nbs/2_training/12_training.ipynb #0000001e
 @contextmanager
-def _parallel(net:nn.Module, accelerator:Accelerator, sync_bn:bool)->Iterator[nn.Module]:
-    "The net as it is called in training: itself, or wrapped so that the processes average their gradients."
-    if accelerator.num_processes == 1: yield net; return
-    if not any(p.requires_grad for p in net.parameters()): raise ValueError('The net has no parameter to train.')
-    if sync_bn and accelerator.device.type == 'cuda':
-        with sync_batch_norm(net): yield _wrap(net, accelerator)
-    else: yield _wrap(net, accelerator)
-
-def _wrap(net:nn.Module, accelerator:Accelerator)->nn.Module:
-    wrapped = accelerator.prepare_model(net)
-    accelerator.unwrap_model(wrapped, keep_fp32_wrapper=False).__dict__.pop('forward', None)
-    return wrapped
+def parallel(
+    net:nn.Module,
+    accelerator:Accelerator,
+    sync_bn:bool=True,       # on GPUs, BatchNorm measures over all processes
+)->Iterator[nn.Module]:      # what to call in training
+    "The net itself, or wrapped so that several processes average their gradients."
+    if accelerator.num_processes == 1:
+        yield net
+        return
+    if not any(p.requires_grad for p in net.parameters()):
+        raise ValueError('The net has no parameter to train.')
+    synced:AbstractContextManager = nullcontext()
+    if sync_bn and accelerator.device.type == 'cuda': synced = sync_batch_norm(net)
+    with synced:
+        wrapped = accelerator.prepare_model(net)
+        inner = accelerator.unwrap_model(wrapped, keep_fp32_wrapper=False)
+        inner.__dict__.pop('forward', None)
+        yield wrapped
 
 def _summed(accelerator:Accelerator|None, *numbers:float)->list[float]:
     "Numbers added up over all processes."
     if accelerator is None or accelerator.num_processes == 1: return list(numbers)
-    return accelerator.reduce(torch.tensor(numbers, dtype=torch.float64, device=accelerator.device), 'sum').tolist()
+    own = torch.tensor(numbers, dtype=torch.float64, device=accelerator.device)
+    return accelerator.reduce(own, 'sum').tolist()
 
 # %% ../nbs/2_training/12_training.ipynb #00000020
+_NO_BATCH = ('The loader gave no batch: is the data set empty, '
+             'or an iterator that is used up?')
+
 def _logits(net:nn.Module, x:Tensor, y:Tensor)->Tensor:
-    "Class scores `(b, classes)` in float32 or better, or an error that says what came instead."
+    "Scores `(b, classes)` in float32 or better; else an error that says what came."
     logits = net(x)
-    if logits.ndim == 2 and len(logits) == len(y): return logits.to(torch.promote_types(logits.dtype, torch.float32))
-    raise ValueError(f'The net must turn images {tuple(x.shape)} into scores ({len(y)}, classes), '
-                     f'but gave {tuple(logits.shape)}. End it with a pool over space (and group), then flatten(1).')
+    if logits.ndim == 2 and len(logits) == len(y):
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+    raise ValueError(f'The net must turn images {tuple(x.shape)} into scores '
+                     f'({len(y)}, classes), but gave {tuple(logits.shape)}. '
+                     'End it with a pool over space (and group), then flatten(1).')
+
+@contextmanager
+def _evaluation_mode(net:nn.Module)->Iterator[None]:
+    "Inside, the net is in evaluation mode; after, each layer has its own mode back."
+    modes = [(m, m.training) for m in net.modules()]
+    net.eval()
+    try:
+        yield
+    finally:  # one by one: a part may have been frozen on purpose
+        for m, training in modes: m.training = training
 
 # %% ../nbs/2_training/12_training.ipynb #00000021
 @torch.no_grad()
 def evaluate(
-    net:nn.Module,                            # images to scores `(b, classes)`
-    loader:Iterable[tuple[Tensor, Tensor]],   # batches `(x, y)`
-    accelerator:Accelerator|None=None,        # several processes share each batch
-)->dict[str, float]:                          # 'loss' (mean cross-entropy) and 'accuracy' (a share)
-    "Mean loss and accuracy over all images, in evaluation mode; leaves the net as it found it."
-    modes, device = [(m, m.training) for m in net.modules()], _device(net)
+    net:nn.Module,                          # images to scores `(b, classes)`
+    loader:Iterable[tuple[Tensor, Tensor]], # batches `(x, y)`
+    accelerator:Accelerator|None=None,      # several processes share each batch
+)->dict[str, float]:          # 'loss' (mean cross-entropy) and 'accuracy' (a share)
+    "Mean loss and accuracy of all images in evaluation mode; the net stays as it was."
     loss, correct, count = 0., 0., 0.
-    rank, processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
-    net.eval()
-    try:
+    device, rank, processes = _device(net), 0, 1
+    if accelerator:
+        rank, processes = accelerator.process_index, accelerator.num_processes
+    with _evaluation_mode(net):
         for x, y in loader:
             x, y = x[rank::processes].to(device), y[rank::processes].to(device)
             if processes > 1 and not len(y): continue
@@ -161,27 +198,27 @@ def evaluate(
             loss += F.cross_entropy(logits, y, reduction='sum').item()
             correct += int((logits.argmax(1) == y).sum())
             count += len(y)
-    finally:
-        for m, training in modes: m.training = training  # one by one: a part may have been frozen on purpose
     loss, correct, count = _summed(accelerator, loss, correct, count)
-    if not count: raise ValueError('The loader gave no batch: is the data set empty, or an iterator that is used up?')
+    if not count: raise ValueError(_NO_BATCH)
     return {'loss': loss / count, 'accuracy': correct / count}
 
 # %% ../nbs/2_training/12_training.ipynb #0000002b
 def steps(
-    *at:float,      # shares of training, such as .5 and .75
-    by:float=10.,   # divides the rate at each of them
+    *at:float,    # shares of training, such as .5 and .75
+    by:float=10., # divides the rate at each of them
 )->Callable[[float], float]:
     "A schedule that divides the learning rate by `by` at each of the times `at`."
     return lambda t: by ** -sum(t >= s for s in at)
 
 def warm_up(
-    share:float,                            # of training, until the full rate is reached
-    after:Callable[[float], float],         # the schedule to lead in
-    stairs:int=0,                           # in so many equal steps; 0: linearly from 0
+    share:float,                    # of training, until the full rate is reached
+    after:Callable[[float], float], # the schedule to lead in
+    stairs:int=0,                   # in so many equal steps; 0: linearly from 0
 )->Callable[[float], float]:
     "A schedule led in by small learning rates; it keeps its own times."
-    def rise(t:float)->float: return math.floor(t / share * stairs + 1 + 1e-9) / stairs if stairs else t / share
+    def rise(t:float)->float:
+        if not stairs: return t / share
+        return math.floor(t / share * stairs + 1 + 1e-9) / stairs
     return lambda t: after(t) * min(1., rise(t))
 
 # %% ../nbs/2_training/12_training.ipynb #0000002d
@@ -202,12 +239,12 @@ def plateaus(
     patience:int,           # epochs without a new best loss that count as one plateau
 )->int:
     "How often `patience` epochs in a row brought no better loss."
-    best, waited, found = math.inf, 0, 0
+    best, waited, count = math.inf, 0, 0
     for loss in losses:
         waited = 0 if loss < best else waited + 1
         best = min(best, loss)
-        if waited == patience: waited, found = 0, found + 1
-    return found
+        if waited == patience: waited, count = 0, count + 1
+    return count
 
 # %% ../nbs/2_training/12_training.ipynb #00000036
 OPTIMIZERS:dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -219,29 +256,36 @@ OPTIMIZERS:dict[str, Callable[..., torch.optim.Optimizer]] = {
 # %% ../nbs/2_training/12_training.ipynb #00000037
 @dataclass(frozen=True)
 class Recipe:
-    "How a paper trained a network; `fit(net, train, valid, **recipe.settings())` trains like it."
+    "How a paper trained: `fit(net, train, valid, **recipe.settings())` trains like it."
     epochs:int
-    batch_size:int              # of the whole batch, all processes together
+    batch_size:int          # of the whole batch, all processes together
     optimizer:str
     lr:float
     weight_decay:float
     schedule:str='constant'
-    patience:int|None=None      # epochs without a better validation loss that halve the rate
+    patience:int|None=None  # epochs without a better loss that halve the rate
     precision:str='no'
-    augment:str='none'          # of `AUGMENTATIONS`
-    valid:int|None=None         # CIFAR's training images held out to validate; 10,000 if None
+    augment:str='none'      # of `AUGMENTATIONS`
+    valid:int|None=None     # CIFAR's images held out to validate; 10,000 if None
+
     def settings(self)->dict[str, Any]:
         "Arguments for `fit`; batch size, augmentation and split are the loader's."
-        return {k: v for k, v in vars(self).items() if k not in ('batch_size', 'augment', 'valid')}
+        others = 'batch_size', 'augment', 'valid'
+        return {k: v for k, v in vars(self).items() if k not in others}
 
 # %% ../nbs/2_training/12_training.ipynb #00000038
 RECIPES = {
     'P1 rotMNIST': Recipe(100, 128, 'adam', 1e-3, 1e-4),
-    'P1 All-CNN': Recipe(350, 128, 'sgd', .05, 1e-3, 'P1 All-CNN'),  # lr: the best of .01, .05, .1, .25
-    'P1 ResNet44': Recipe(300, 128, 'sgd', .05, 1e-3, 'P1 ResNet44'),  # weight decay: not given, as for All-CNN
+    # the rate is the best of .01, .05, .1, .25
+    'P1 All-CNN': Recipe(350, 128, 'sgd', .05, 1e-3, 'P1 All-CNN'),
+    # the weight decay is not given: as for All-CNN
+    'P1 ResNet44': Recipe(300, 128, 'sgd', .05, 1e-3, 'P1 ResNet44'),
     'P1 PCam': Recipe(100, 64, 'adam', 1e-3, 1e-4, patience=20),
-    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29', augment='P2', valid=5_000),  # batch size: not given
-    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83', augment='P2', valid=5_000),
+    # the batch size is not given
+    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29',
+                          augment='P2', valid=5_000),
+    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83',
+                          augment='P2', valid=5_000),
     'P3 rotMNIST': Recipe(300, 8, 'adam', 1e-3, 1e-4, precision='fp16'),
     'P3 CIFAR': Recipe(350, 24, 'sgd', .01, 1e-4, 'cosine'),
     'P3 PCam': Recipe(100, 8, 'sgd', .01, 1e-4, 'cosine'),
@@ -252,86 +296,115 @@ RECIPES = {
 # %% ../nbs/2_training/12_training.ipynb #0000003b
 def train_step(
     net:nn.Module,
-    batch:Sequence[Tensor],               # `(x, y)`, whole
+    batch:Sequence[Tensor],            # `(x, y)`, whole
     optimizer:torch.optim.Optimizer,
     accelerator:Accelerator,
-    clip:float|None=None,                 # largest norm of the gradient
-    place:str='this batch',               # named in errors
-)->tuple[float, int, Tensor]:             # mean loss of the whole batch; how many of ours are right; our scores
+    clip:float|None=None,              # largest norm of the gradient
+    place:str='this batch',            # named in errors
+)->tuple[float, int, Tensor]:          # mean loss; how many of ours are right; scores
     "Loss, gradient, step; stops before the step where loss or gradient are not finite."
-    if accelerator.scaler is not None and not isinstance(optimizer, AcceleratedOptimizer):
-        raise ValueError('fp16 scales the loss up: pass accelerator.prepare_optimizer(optimizer), which scales the gradient down again before the step.')
+    _check_unscales(optimizer, accelerator)
     x, y, weight = share(batch, accelerator)
     x, y = x.to(_device(net)), y.to(_device(net))
     optimizer.zero_grad()
-    with accelerator.autocast(): logits = _logits(net, x, y)
+    with accelerator.autocast():
+        logits = _logits(net, x, y)
     loss = F.cross_entropy(logits, y) * weight
-    mean = accelerator.reduce(loss.detach(), 'mean').item()  # over the processes: all see the same number
-    if not math.isfinite(mean): raise FloatingPointError(f'the loss is {mean} in {place}')
+    # the mean over the processes: all see the same number
+    mean = accelerator.reduce(loss.detach(), 'mean').item()
+    if not math.isfinite(mean):
+        raise FloatingPointError(f'the loss is {mean} in {place}')
     accelerator.backward(loss)
     if clip is not None: _clip(net, accelerator, clip, place)
     optimizer.step()
     return mean, int((logits.argmax(1) == y).sum()), logits
 
 # %% ../nbs/2_training/12_training.ipynb #0000003c
+def _check_unscales(optimizer:torch.optim.Optimizer, accelerator:Accelerator)->None:
+    if accelerator.scaler is None or isinstance(optimizer, AcceleratedOptimizer): return
+    raise ValueError('fp16 scales the loss up: pass '
+                     'accelerator.prepare_optimizer(optimizer), which scales the '
+                     'gradient down again before the step.')
+
 def _clip(net:nn.Module, accelerator:Accelerator, clip:float, place:str)->None:
     norm = float(accelerator.clip_grad_norm_(net.parameters(), clip))
-    if not math.isfinite(norm) and accelerator.scaler is None:  # fp16's scaler skips such a step by itself
-        raise FloatingPointError(f'the gradient is {norm} in {place}')
+    if math.isfinite(norm) or accelerator.scaler is not None: return
+    # (fp16's scaler skips such a step by itself)
+    raise FloatingPointError(f'the gradient is {norm} in {place}')
 
 # %% ../nbs/2_training/12_training.ipynb #0000003d
 def train_epoch(
     net:nn.Module,                            # images to scores `(b, classes)`
     loader:Iterable[tuple[Tensor, Tensor]],   # batches `(x, y)`
     optimizer:torch.optim.Optimizer,          # over the net's parameters
-    lr:Callable[[int], float]|None=None,      # learning rate of batch i; the optimizer's own if None
+    lr:Callable[[int], float]|None=None,      # rate of batch i; None: leave it
     bar:tqdm|None=None,                       # moved on by one a batch
     accelerator:Accelerator|None=None,        # alone and in full precision if None
     clip:float|None=None,                     # largest norm of the gradient
-    after:Callable[[int, float, int], None]|None=None, # called after step i with i, loss, number of classes
-)->dict[str, float]:                          # 'loss' and 'accuracy', means over the epoch
-    "One pass over the loader, a step a batch; stops before the step where the loss is not finite."
+    # called after step i with i, loss, number of classes
+    after:Callable[[int, float, int], None]|None=None,
+)->dict[str, float]:                          # mean 'loss' and 'accuracy'
+    "One pass over the loader, a step a batch; stops where the loss is not finite."
     if accelerator is None:
-        with accelerated(net, 'no') as alone: return train_epoch(net, loader, optimizer, lr, bar, alone, clip, after)
+        with accelerated(net, 'no') as alone:
+            return train_epoch(net, loader, optimizer, lr, bar, alone, clip, after)
     loss_sum, correct, count = 0., 0, 0
     net.train()
     for i, batch in enumerate(loader):
-        if lr:
-            for group in optimizer.param_groups: group['lr'] = lr(i)
-        loss, right, logits = train_step(net, batch, optimizer, accelerator, clip, f'batch {i + 1}')
-        loss_sum, correct, count = loss_sum + loss * len(batch[1]), correct + right, count + len(batch[1])
+        if lr: _set_rate(optimizer, lr(i))
+        loss, right, logits = train_step(
+            net, batch, optimizer, accelerator, clip, f'batch {i + 1}')
+        loss_sum += loss * len(batch[1])
+        correct += right
+        count += len(batch[1])
         if after: after(i, loss, logits.shape[1])
-        if bar is not None: bar.update(); bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
-    if not count: raise ValueError('The loader gave no batch: is the data set empty, or an iterator that is used up?')
-    return {'loss': loss_sum / count, 'accuracy': _summed(accelerator, correct)[0] / count}
+        if bar is not None: _move_on(bar, loss)
+    if not count: raise ValueError(_NO_BATCH)
+    [correct_sum] = _summed(accelerator, correct)
+    return {'loss': loss_sum / count, 'accuracy': correct_sum / count}
+
+# %% ../nbs/2_training/12_training.ipynb #c2000003
+def _set_rate(optimizer:torch.optim.Optimizer, lr:float)->None:
+    for group in optimizer.param_groups: group['lr'] = lr
+
+def _move_on(bar:tqdm, loss:float)->None:
+    bar.update()
+    bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
 
 # %% ../nbs/2_training/12_training.ipynb #0000004b
 class DivergenceAlarm:
-    "Warns once when ten batches in a row have a mean loss far above both the first loss and that of guessing."
+    "Warns once, when the mean loss of ten batches is far above the first and guessing."
     def __init__(self,
         factor:float=1.5, # how far above
         window:int=10,    # batches
     ):
-        self.factor, self.losses, self.first, self.warned = factor, deque[float](maxlen=window), -math.inf, False
+        self.factor, self.window = factor, window
+        self.losses = deque[float](maxlen=window)
+        self.first, self.warned = -math.inf, False
+
     def __call__(self, loss:float, classes:int, place:str)->None:
         if self.first == -math.inf: self.first = loss
         self.losses.append(loss)
-        mean, usual = sum(self.losses) / len(self.losses), max(self.first, math.log(classes))
-        if self.warned or len(self.losses) < (self.losses.maxlen or 1) or mean <= self.factor * usual: return
+        mean, guessing = sum(self.losses) / len(self.losses), math.log(classes)
+        high = mean > self.factor * max(self.first, guessing)
+        if self.warned or len(self.losses) < self.window or not high: return
         self.warned = True
-        warnings.warn(f'Training diverges: the last {len(self.losses)} losses up to {place} have a mean of {mean:.3g}, '
-                      f'the first was {self.first:.3g} and guessing costs {math.log(classes):.3g}. Lower the learning '
-                      'rate, warm it up, or clip the gradient.', RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f'Training diverges: the last {len(self.losses)} losses up to {place} have '
+            f'a mean of {mean:.3g}, the first was {self.first:.3g} and guessing costs '
+            f'{guessing:.3g}. Lower the learning rate, warm it up, or clip the '
+            'gradient.',
+            RuntimeWarning, stacklevel=2)
 
 # %% ../nbs/2_training/12_training.ipynb #0000004f
 @torch.no_grad()
 def average_into(
-    ema:nn.Module,  # a copy of the net; moved
+    ema:nn.Module, # a copy of the net; moved
     net:nn.Module,
-    decay:float,    # share of the past that remains, such as .999
-    step:int,       # from 0; early steps forget faster
+    decay:float,   # share of the past that remains, such as .999
+    step:int,      # from 0; early steps forget faster
 )->None:
-    "Move an average of weights a step further; buffers are copied (counters) or averaged (statistics)."
+    "Move an average of weights a step on; counters are copied, statistics averaged."
     decay = min(decay, (1 + step) / (10 + step))
     for mean, new in zip(ema.state_dict().values(), net.state_dict().values()):
         if mean.is_floating_point(): mean.lerp_(new, 1 - decay)
@@ -343,11 +416,15 @@ def environment(
 )->dict[str, Any]:                 # 'versions', 'hardware', 'commit'
     "Versions, hardware and git commit (None outside a repository), ready for JSON."
     device = torch.device(device)
-    name = torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type
-    hardware = {'system': platform.system(), 'machine': platform.machine(), 'cores': os.cpu_count(),
-                'threads': torch.get_num_threads(), 'device': name}
-    versions = {name: _version(name) for name in ('eqtutor', 'torch', 'accelerate', 'numpy', 'safetensors')}
-    return {'versions': {'python': platform.python_version()} | versions, 'hardware': hardware, 'commit': _commit()}
+    on_gpu = device.type == 'cuda'
+    name = torch.cuda.get_device_name(device) if on_gpu else device.type
+    hardware = {
+        'system': platform.system(), 'machine': platform.machine(),
+        'cores': os.cpu_count(), 'threads': torch.get_num_threads(), 'device': name}
+    packages = 'eqtutor', 'torch', 'accelerate', 'numpy', 'safetensors'
+    versions:dict[str, str|None] = {'python': platform.python_version()}
+    versions |= {name: _version(name) for name in packages}
+    return {'versions': versions, 'hardware': hardware, 'commit': _commit()}
 
 # %% ../nbs/2_training/12_training.ipynb #00000053
 def _version(name:str)->str|None:
@@ -356,33 +433,13 @@ def _version(name:str)->str|None:
 
 def _commit()->str|None:
     command = ['git', 'describe', '--always', '--dirty', '--abbrev=40', '--exclude=*']
-    try: found = subprocess.run(command, capture_output=True, text=True)
+    try: done = subprocess.run(command, capture_output=True, text=True)
     except OSError: return None  # no git on this machine
-    return found.stdout.strip() or None
-
-# %% ../nbs/2_training/12_training.ipynb #00000056
-def write_atomic(
-    path:str|Path, # the file to replace
-    data:bytes,    # its new content
-)->None:
-    "Replace a file whole: a reader, or a power cut, meets the old bytes or the new ones, never a part."
-    path = Path(path)
-    part = path.with_name(path.name + '.part')
-    try:
-        with open(part, 'wb') as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally: part.unlink(missing_ok=True)
-    if os.name != 'posix': return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try: os.fsync(folder)  # the new name, too, must reach the disk
-    finally: os.close(folder)
+    return done.stdout.strip() or None
 
 # %% ../nbs/2_training/12_training.ipynb #0000005b
 def _digest(tensors:dict[str, Tensor], about:str)->str:
-    "SHA-256 over names, bytes and text: safetensors itself would not notice a flipped bit."
+    "SHA-256 over names, bytes and text: safetensors would not notice a flipped bit."
     sha = hashlib.sha256(about.encode())
     for name in sorted(tensors):
         sha.update(name.encode())
@@ -390,7 +447,9 @@ def _digest(tensors:dict[str, Tensor], about:str)->str:
     return sha.hexdigest()
 
 def _generators()->dict[str, Any]:
-    numpy = [part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state()]
+    "Python's and numpy's generators, ready for JSON."
+    numpy = [part.tolist() if isinstance(part, np.ndarray) else part
+             for part in np.random.get_state()]
     return {'python': random.getstate(), 'numpy': numpy}
 
 def _set_generators(state:dict[str, Any])->None:
@@ -398,70 +457,88 @@ def _set_generators(state:dict[str, Any])->None:
     random.setstate((kind, tuple(keys), gauss))
     np.random.set_state(tuple(state['numpy']))
 
+def _torch_generators(net:nn.Module)->dict[str, Tensor]:
+    generators, device = {'rng.torch': torch.get_rng_state()}, _device(net)
+    if device.type == 'cuda': generators['rng.cuda'] = torch.cuda.get_rng_state(device)
+    return generators
+
 # %% ../nbs/2_training/12_training.ipynb #0000005c
 def save_checkpoint(
-    path:str|Path,                    # the file, replaced whole
-    net:nn.Module,                    # its `state_dict` is saved
-    optimizer:torch.optim.Optimizer,  # its state, tensor by tensor
-    about:dict[str, Any],             # header and history, as JSON
-    extra:dict[str, Tensor]|None=None,# more state by name: an average of weights, a loss scale, other processes' generators
+    path:str|Path,                   # the file, replaced whole
+    net:nn.Module,                   # its `state_dict` is saved
+    optimizer:torch.optim.Optimizer, # its state, tensor by tensor
+    about:dict[str, Any],            # header and history, as JSON
+    # more by name: an average of weights, a loss scale, other processes' generators
+    extra:dict[str, Tensor]|None=None,
 )->None:
-    "Weights, optimizer, random generators and history in one safetensors file, written atomically."
+    "Weights, optimizer, random generators and history in one file, written atomically."
     tensors = {f'net.{name}': t for name, t in net.state_dict().items()}
     for i, state in optimizer.state_dict()['state'].items():
-        tensors |= {f'optimizer.{i}.{name}': t for name, t in state.items() if isinstance(t, Tensor)}
-    tensors |= extra or {}
-    tensors['rng.torch'] = torch.get_rng_state()
-    if (device := _device(net)).type == 'cuda': tensors['rng.cuda'] = torch.cuda.get_rng_state(device)
+        own = {k: t for k, t in state.items() if isinstance(t, Tensor)}
+        tensors |= {f'optimizer.{i}.{name}': t for name, t in own.items()}
+    tensors |= (extra or {}) | _torch_generators(net)
     # a copy each: tied weights share memory, which the format refuses
-    tensors = {name: t.detach().to('cpu', copy=True).contiguous() for name, t in tensors.items()}
+    tensors = {name: t.detach().to('cpu', copy=True).contiguous()
+               for name, t in tensors.items()}
     text = json.dumps(about | {'generators': _generators()})
-    write_atomic(path, save(tensors, {'eqtutor': text, 'sha256': _digest(tensors, text)}))
+    notes = {'eqtutor': text, 'sha256': _digest(tensors, text)}
+    write_atomic(path, save(tensors, notes))
 
 # %% ../nbs/2_training/12_training.ipynb #0000005e
-def _check_readable(path:Path)->None:
-    "Not to be able to read a file is not damage, and needs another remedy."
-    if not os.access(path, os.R_OK): raise PermissionError(f'{path} is there but may not be read: change its permissions, or copy it as a user who may.')
+_UNREADABLE = SafetensorError, OSError, ValueError # what a damaged file raises
+
+def _read_tensors(path:Path)->tuple[dict[str, Tensor], dict[str, str]]:
+    "Tensors by name, and the notes beside them."
+    with safe_open(path, 'pt') as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        return tensors, file.metadata() or {}
 
 # %% ../nbs/2_training/12_training.ipynb #0000005f
 def read_checkpoint(
-    path:str|Path, # a file of `save_checkpoint`
-)->tuple[dict[str, Tensor], dict[str, Any]]: # tensors by name; header, history and generators
-    "A checkpoint, verified; a missing, damaged or foreign file is an error that says what to do."
+    path:str|Path,                           # a file of `save_checkpoint`
+)->tuple[dict[str, Tensor], dict[str, Any]]: # tensors; header, history, generators
+    "A checkpoint, verified; a missing, damaged or foreign file is an error."
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f'There is no checkpoint at {path}. Leave out resume=True to start a new run there, '
-                                'or correct the folder.')
-    _check_readable(path)
-    broken = (f'{path} is damaged (cut off or changed after it was written) and cannot be used. '
-              'Restore it from a copy, or start a new run in another folder.')
-    try:
-        with safe_open(path, 'pt') as file:
-            notes, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, ValueError) as error: raise ValueError(broken) from error
+        raise FileNotFoundError(
+            f'There is no checkpoint at {path}. Leave out resume=True to start a new '
+            'run there, or correct the folder.')
+    check_readable(path)
+    broken = (f'{path} is damaged (cut off or changed after it was written) and cannot '
+              'be used. Restore it from a copy, or start a new run in another folder.')
+    try: tensors, notes = _read_tensors(path)
+    except _UNREADABLE as error: raise ValueError(broken) from error
     if 'eqtutor' not in notes:
-        raise ValueError(f'{path} is a safetensors file but not a checkpoint of this loop. '
-                         'If it holds weights alone, load_weights(net, path) reads it.')
-    if notes.get('sha256') != _digest(tensors, notes['eqtutor']): raise ValueError(broken)
-    return tensors, json.loads(notes['eqtutor'])
+        raise ValueError(
+            f'{path} is a safetensors file but not a checkpoint of this loop. '
+            'If it holds weights alone, load_weights(net, path) reads it.')
+    about = notes['eqtutor']
+    if notes.get('sha256') != _digest(tensors, about): raise ValueError(broken)
+    return tensors, json.loads(about)
 
 # %% ../nbs/2_training/12_training.ipynb #00000067
 def _part(tensors:dict[str, Tensor], prefix:str)->dict[str, Tensor]:
-    return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+    "The tensors whose names begin so, without the beginning."
+    own = {k: t for k, t in tensors.items() if k.startswith(prefix)}
+    return {k.removeprefix(prefix): t for k, t in own.items()}
 
 def _first_three(names:list[str])->str:
-    return ', '.join(names[:3]) + (f' and {len(names) - 3} more' if len(names) > 3 else '')
+    more = f' and {len(names) - 3} more' if len(names) > 3 else ''
+    return ', '.join(names[:3]) + more
 
 def _load_net(net:nn.Module, tensors:dict[str, Tensor], path:Path)->None:
     "Copy tensors into the net, or say what does not fit and leave the net alone."
-    own, both = net.state_dict(), net.state_dict().keys() & tensors.keys()
-    shapes = {k: (tuple(tensors[k].shape), tuple(own[k].shape)) for k in own if k in both}
-    faults = {'missing in the file': [k for k in own if k not in both],
-              'unknown to the net': [k for k in tensors if k not in both],
-              'of another shape': [f'{k} {a} instead of {b}' for k, (a, b) in shapes.items() if a != b]}
-    found = '; '.join(f'{what}: {_first_three(names)}' for what, names in faults.items() if names)
-    if found:
-        raise ValueError(f'{path} does not fit this net ({found}). Build it with the arguments it was trained with.')
+    own = net.state_dict()
+    shapes = {k: (tuple(tensors[k].shape), tuple(t.shape))
+              for k, t in own.items() if k in tensors}
+    other_shape = [f'{k} {a} instead of {b}' for k, (a, b) in shapes.items() if a != b]
+    faults = {'missing in the file': [k for k in own if k not in tensors],
+              'unknown to the net': [k for k in tensors if k not in own],
+              'of another shape': other_shape}
+    said = [f'{what}: {_first_three(names)}' for what, names in faults.items() if names]
+    if said:
+        raise ValueError(f'{path} does not fit this net ({"; ".join(said)}). '
+                         'Build it with the arguments it was trained with.')
     net.load_state_dict(tensors)
 
 # %% ../nbs/2_training/12_training.ipynb #00000068
@@ -470,267 +547,377 @@ def load_weights(
     path:str|Path,  # a checkpoint, or a safetensors file of a `state_dict`
     ema:bool=False, # of a checkpoint: the averaged weights
 )->nn.Module:       # the same net
-    "Load a net's weights from a safetensors file; the net stays as it was where they do not fit."
+    "Load a net's weights from a file; the net stays as it was where they do not fit."
     path = Path(path)
-    if not path.is_file(): raise FileNotFoundError(f'There is no file {path} to load weights from.')
-    _check_readable(path)
-    try:
-        with safe_open(path, 'pt') as file:
-            checkpoint, tensors = 'eqtutor' in (file.metadata() or {}), {k: file.get_tensor(k) for k in file.keys()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f'{path} is not a whole safetensors file: it is damaged or of another kind. '
-                         'Copy it again, or save the weights with safetensors.') from error
+    if not path.is_file():
+        raise FileNotFoundError(f'There is no file {path} to load weights from.')
+    check_readable(path)
+    try: tensors, notes = _read_tensors(path)
+    except _UNREADABLE as error:
+        raise ValueError(
+            f'{path} is not a whole safetensors file: it is damaged or of another '
+            'kind. Copy it again, or save the weights with safetensors.') from error
+    checkpoint = 'eqtutor' in notes
     if checkpoint: tensors = _part(read_checkpoint(path)[0], 'ema.' if ema else 'net.')
     if ema and not (checkpoint and tensors):
-        raise ValueError(f'{path} holds no averaged weights: leave out ema=True, or train with fit(…, ema=.999).')
+        raise ValueError(f'{path} holds no averaged weights: leave out ema=True, '
+                         'or train with fit(…, ema=.999).')
     _load_net(net, tensors, path)
     return net
 
 # %% ../nbs/2_training/12_training.ipynb #0000006c
 CHECKPOINT, LOG = 'checkpoint.safetensors', 'log.jsonl'
 
-def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer, header:dict, history:list[dict],
-           extra:dict[str, Tensor]|None)->None:
-    "Checkpoint first, log second: the log never claims an epoch that the checkpoint does not have."
-    lines = ''.join(json.dumps(line) + '\n' for line in [header, *history])
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        save_checkpoint(out / CHECKPOINT, net, optimizer, {'header': header, 'history': history}, extra)
-        write_atomic(out / LOG, lines.encode())
-    except OSError as error:
-        raise RuntimeError(f'The run cannot be written to {out} ({error}). Free some space, or choose a folder you may '
-                           'write to; what was saved there before is still whole.') from error
-
 # %% ../nbs/2_training/12_training.ipynb #0000006d
 @dataclass
 class Run:
-    "A training run: `header` (settings, versions, hardware), `history` (a dict an epoch), `out` (its folder) and `ema` (averaged net), if any."
-    header:dict[str, Any]
-    history:list[dict[str, Any]] = field(default_factory=list)
-    out:Path|None = None
-    ema:nn.Module|None = None
+    "A training run: what it was told, how it went, where it lies."
+    header:dict[str, Any]     # settings, versions, hardware
+    history:list[dict[str, Any]] = field(default_factory=list) # a dictionary an epoch
+    out:Path|None = None      # its folder
+    ema:nn.Module|None = None # the averaged net
+
     def curve(self,
         name:str, # such as 'valid_accuracy'
     )->list[float]:
         "One metric, a value an epoch."
         return [epoch[name] for epoch in self.history]
+
     def save(self,
         net:nn.Module,
         optimizer:torch.optim.Optimizer,
-        epoch:dict[str, Any]|None=None, # the metrics of an epoch that has just ended
+        epoch:dict[str, Any]|None=None,    # the metrics of an epoch that has just ended
         extra:dict[str, Tensor]|None=None, # more state by name
     )->None:
-        "Write checkpoint and log, if there is a folder; only then does the epoch join the history."
+        "Write checkpoint and log, if there is a folder; the epoch joins the history."
         history = self.history + ([epoch] if epoch else [])
-        if self.out is not None: _write(self.out, net, optimizer, self.header, history, extra)
+        about = {'header': self.header, 'history': history}
+        if self.out is not None: _write(self.out, net, optimizer, about, extra)
         self.history = history
+
+# %% ../nbs/2_training/12_training.ipynb #c2000004
+def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer,
+           about:dict[str, Any], extra:dict[str, Tensor]|None)->None:
+    "Checkpoint first, log second: the log never claims an epoch that the first lacks."
+    lines = [json.dumps(line) + '\n' for line in [about['header'], *about['history']]]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        save_checkpoint(out / CHECKPOINT, net, optimizer, about, extra)
+        write_atomic(out / LOG, ''.join(lines).encode())
+    except OSError as error:
+        raise RuntimeError(
+            f'The run cannot be written to {out} ({error}). Free some space, or choose '
+            'a folder you may write to; what was saved there before is still '
+            'whole.') from error
 
 # %% ../nbs/2_training/12_training.ipynb #0000006f
 @dataclass
-class _Parts:
+class _State:
+    "What changes while a run trains."
     net:nn.Module
-    parallel:nn.Module
+    called:nn.Module           # the net as training calls it: wrapped among processes
     optimizer:torch.optim.Optimizer
     accelerator:Accelerator
     ema:nn.Module|None
+
     def extra(self)->dict[str, Tensor]:
-        "State beyond weights and optimizer; every process must call it."
+        "What to save beside weights and optimizer; every process must call it."
         generators = gather_object([_torch_generators(self.net)])
-        found = {f'{name}.{rank}': t for rank, g in enumerate(generators) if rank for name, t in g.items()}
-        if self.ema is not None: found |= {f'ema.{name}': t for name, t in self.ema.state_dict().items()}
+        extra = {f'{name}.{rank}': t for rank, g in enumerate(generators) if rank
+                 for name, t in g.items()}
+        if self.ema is not None:
+            extra |= {f'ema.{name}': t for name, t in self.ema.state_dict().items()}
         scaler = self.accelerator.scaler
         scale = scaler.state_dict() if scaler is not None else {}
-        return found | {f'scaler.{name}': torch.tensor(v, dtype=torch.float64) for name, v in scale.items()}
+        return extra | {f'scaler.{name}': torch.tensor(v, dtype=torch.float64)
+                        for name, v in scale.items()}
 
-def _torch_generators(net:nn.Module)->dict[str, Tensor]:
-    found, device = {'rng.torch': torch.get_rng_state()}, _device(net)
-    return found | ({'rng.cuda': torch.cuda.get_rng_state(device)} if device.type == 'cuda' else {})
+    def save(self, run:Run, epoch:dict[str, Any]|None=None)->None:
+        "Every process brings its state, the first one writes."
+        extra = self.extra()
+        if self.accelerator.is_main_process:
+            run.save(self.net, self.optimizer, epoch, extra)
+        elif epoch:
+            run.history = [*run.history, epoch]
 
 # %% ../nbs/2_training/12_training.ipynb #00000070
-def _save(run:Run, parts:_Parts, epoch:dict[str, Any]|None=None)->None:
-    "Every process brings its state, the first one writes."
-    extra = parts.extra()
-    if parts.accelerator.is_main_process: run.save(parts.net, parts.optimizer, epoch, extra)
-    elif epoch: run.history = [*run.history, epoch]
+def _load_state(state:_State, tensors:dict[str, Tensor], path:Path)->None:
+    "Weights, average, optimizer, scale and torch's generators, from a checkpoint."
+    _load_net(state.net, _part(tensors, 'net.'), path)
+    if state.ema is not None: _load_net(state.ema, _part(tensors, 'ema.'), path)
+    _load_optimizer(state.optimizer, _part(tensors, 'optimizer.'))
+    scale = {k: v.item() for k, v in _part(tensors, 'scaler.').items()}
+    if scale and state.accelerator.scaler is not None:
+        _load_scale(state.accelerator.scaler, scale)
+    _set_torch_generators(state.net, tensors, state.accelerator.process_index)
+
+def _load_optimizer(optimizer:torch.optim.Optimizer, tensors:dict[str, Tensor])->None:
+    moments:dict[int, dict[str, Tensor]] = {}
+    for key, t in tensors.items():
+        number, name = key.split('.', 1)
+        moments.setdefault(int(number), {})[name] = t
+    optimizer.load_state_dict(optimizer.state_dict() | {'state': moments})
+
+def _load_scale(scaler:torch.amp.GradScaler, scale:dict[str, float])->None:
+    own = scaler.state_dict()
+    scaler.load_state_dict({k: type(own[k])(v) for k, v in scale.items()})
+
+def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->None:
+    "This process's generators; one that the run did not have gets a seed of its own."
+    suffix, device = f'.{rank}' if rank else '', _device(net)
+    torch.set_rng_state(tensors['rng.torch'])
+    if f'rng.torch{suffix}' not in tensors:
+        torch.manual_seed(torch.initial_seed() + rank)
+        return
+    torch.set_rng_state(tensors[f'rng.torch{suffix}'])
+    if f'rng.cuda{suffix}' in tensors and device.type == 'cuda':
+        torch.cuda.set_rng_state(tensors[f'rng.cuda{suffix}'], device)
 
 # %% ../nbs/2_training/12_training.ipynb #00000072
-def _begin(parts:_Parts, header:dict, out:str|Path|None, resume:bool)->Run:
+def _begin(state:_State, header:dict[str, Any], out:str|Path|None, resume:bool)->Run:
     "A new run, or the old one with net, optimizer and generators as they were."
-    run, rank = Run(header, out=None if out is None else Path(out), ema=parts.ema), parts.accelerator.process_index
-    if not resume and rank: torch.manual_seed(torch.initial_seed() + rank)  # its own dropout
-    if resume:
-        if run.out is None: raise ValueError('resume=True needs out=, the folder of the run to go on with.')
-        _resume(run, parts)
-    elif run.out and any((run.out / name).exists() for name in (CHECKPOINT, LOG)):
-        raise ValueError(f'{run.out} already holds a run. Go on with it by resume=True, or give another folder: '
-                         'nothing is overwritten.')
-    parts.accelerator.wait_for_everyone()  # all have looked before one writes
-    _save(run, parts)
+    run = Run(header, out=None if out is None else Path(out), ema=state.ema)
+    rank = state.accelerator.process_index
+    if resume: _resume(run, state)
+    elif rank: torch.manual_seed(torch.initial_seed() + rank)  # its own dropout
+    if not resume: _check_empty(run.out)
+    state.accelerator.wait_for_everyone()  # all have looked before one writes
+    state.save(run)
     return run
+
+def _check_empty(out:Path|None)->None:
+    if not out or not any((out / name).exists() for name in (CHECKPOINT, LOG)): return
+    raise ValueError(f'{out} already holds a run. Go on with it by resume=True, '
+                     'or give another folder: nothing is overwritten.')
 
 # %% ../nbs/2_training/12_training.ipynb #00000074
 def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
+    "An error where anything but the epochs of a constant rate has changed."
     free = {'epochs'} if new['schedule'] == 'constant' else set()
     changed = [k for k in old | new if old.get(k) != new.get(k) and k not in free]
     if not changed: return
-    found = '; '.join(f'{k} was {old.get(k)!r}, now {new.get(k)!r}' for k in changed)
-    raise ValueError(f'{out} holds a run with other settings ({found}). Resume with the old ones, '
-                     'or start a new run in another folder.')
+    said = [f'{k} was {old.get(k)!r}, now {new.get(k)!r}' for k in changed]
+    raise ValueError(f'{out} holds a run with other settings ({"; ".join(said)}). '
+                     'Resume with the old ones, or start a new run in another folder.')
 
 # %% ../nbs/2_training/12_training.ipynb #00000076
 def _describe(loader:Any)->dict[str, Any]:
     "What a loader shows of its order and its data, the normalisation included."
-    found = {k: getattr(loader, k) for k in ('batch_size', 'shuffle', 'seed', 'augment') if hasattr(loader, k)}
+    names = 'batch_size', 'shuffle', 'seed', 'augment'
+    order = {k: getattr(loader, k) for k in names if hasattr(loader, k)}
     data = loader if hasattr(loader, 'tensors') else getattr(loader, 'dataset', None)
-    if isinstance(black := getattr(data, 'black', None), Tensor): found['black'] = [round(v, 2) for v in black.flatten().tolist()]
-    if tensors := getattr(data, 'tensors', None):
-        x = tensors[0].float()
-        found |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2), 'deviation': round(x.std().item(), 2)}
-        if x.ndim == 4:   # the upper halves of a few: another angle changes them
-            found['tops'] = [round(v, 2) for v in x[::max(1, len(x)//8)][:8, ..., :max(1, x.shape[-2]//2), :].flatten(1).mean(1).tolist()]
-        if len(tensors) > 1: found['labels'] = zlib.crc32(tensors[1].cpu().numpy().tobytes())
-    return {f'loader {k}': v for k, v in found.items()}
+    return {f'loader {k}': v for k, v in (order | _describe_data(data)).items()}
+
+def _describe_data(data:Any)->dict[str, Any]:
+    "What tells a set of images from another: black, sizes, moments, labels."
+    black, tensors = getattr(data, 'black', None), getattr(data, 'tensors', None)
+    said:dict[str, Any] = {}
+    if isinstance(black, Tensor): said['black'] = _rounded(black)
+    if not tensors: return said
+    x = tensors[0].float()
+    said |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2),
+             'deviation': round(x.std().item(), 2)}
+    if x.ndim == 4: # the upper halves of a few: another angle changes them
+        few, half = x[::max(1, len(x) // 8)][:8], max(1, x.shape[-2] // 2)
+        said['tops'] = _rounded(few[..., :half, :].flatten(1).mean(1))
+    if len(tensors) > 1: said['labels'] = zlib.crc32(tensors[1].cpu().numpy().tobytes())
+    return said
+
+def _rounded(numbers:Tensor)->list[float]:
+    return [round(v, 2) for v in numbers.flatten().tolist()]
 
 # %% ../nbs/2_training/12_training.ipynb #00000077
-def _resume(run:Run, parts:_Parts)->None:
-    "Bring back a run from its folder; everything is checked before anything is changed."
-    assert run.out is not None
-    net, rank = parts.net, parts.accelerator.process_index
+def _resume(run:Run, state:_State)->None:
+    "Bring back a run from its folder; all is checked before anything is changed."
+    if run.out is None:
+        raise ValueError('resume=True needs out=, the folder of the run to go on with.')
     tensors, about = read_checkpoint(run.out / CHECKPOINT)
-    if len(about['history']) > run.header['config']['epochs']:
-        raise ValueError(f'{run.out} holds {len(about["history"])} epochs already, more than epochs={run.header["config"]["epochs"]} asks for.')
-    _same_settings(about['header']['config'], run.header['config'], run.out)
-    _load_net(net, _part(tensors, 'net.'), run.out / CHECKPOINT)
-    if parts.ema is not None: _load_net(parts.ema, _part(tensors, 'ema.'), run.out / CHECKPOINT)
-    _load_optimizer(parts, tensors)
-    _set_torch_generators(net, tensors, rank)
+    new, done = run.header['config'], len(about['history'])
+    if done > new['epochs']:
+        raise ValueError(f'{run.out} holds {done} epochs already, '
+                         f'more than epochs={new["epochs"]} asks for.')
+    _same_settings(about['header']['config'], new, run.out)
+    _load_state(state, tensors, run.out / CHECKPOINT)
     _set_generators(about['generators'])
-    now = {'epoch': len(about['history'])} | {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
-    earlier = about['header'].get('resumed', [])
-    run.header = about['header'] | {'config': run.header['config'], 'resumed': [*earlier, now]}
+    now = {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
+    resumed = [*about['header'].get('resumed', []), {'epoch': done} | now]
+    run.header = about['header'] | {'config': new, 'resumed': resumed}
     run.history = about['history']
-
-# %% ../nbs/2_training/12_training.ipynb #00000078
-def _load_optimizer(parts:_Parts, tensors:dict[str, Tensor])->None:
-    state:dict[int, dict[str, Tensor]] = {}
-    for key, t in _part(tensors, 'optimizer.').items():
-        state.setdefault(int(key.split('.')[0]), {})[key.split('.', 1)[1]] = t
-    parts.optimizer.load_state_dict(parts.optimizer.state_dict() | {'state': state})
-    scale, scaler = {k: v.item() for k, v in _part(tensors, 'scaler.').items()}, parts.accelerator.scaler
-    if scale and scaler is not None:
-        scaler.load_state_dict({k: int(v) if type(scaler.state_dict()[k]) is int else v for k, v in scale.items()})
-
-def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->None:
-    "This process's generators; a process that the run did not have gets a seed of its own."
-    suffix, device = f'.{rank}' if rank else '', _device(net)
-    torch.set_rng_state(tensors['rng.torch'])
-    if rank and f'rng.torch{suffix}' not in tensors: torch.manual_seed(torch.initial_seed() + rank)
-    else:
-        torch.set_rng_state(tensors[f'rng.torch{suffix}'])
-        if f'rng.cuda{suffix}' in tensors and device.type == 'cuda':
-            torch.cuda.set_rng_state(tensors[f'rng.cuda{suffix}'], device)
 
 # %% ../nbs/2_training/12_training.ipynb #0000007a
 def fit(
-    net:nn.Module,                  # images to scores `(b, classes)`, on the device to train on; all its layers are put into training mode
-    train:Iterable,                 # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
-    valid:Iterable|None,            # batches `(x, y)` to measure after each epoch; None: trained without, as P4 on CIFAR
-    epochs:int,                     # in all, those before a resume included
-    lr:float=1e-3,                  # largest learning rate
-    weight_decay:float=1e-4,        # L2, added to the gradient
-    schedule:str='constant',        # a name in `SCHEDULES`
-    out:str|Path|None=None,         # folder for checkpoint and log; nothing is written without
-    resume:bool=False,              # go on with the run in `out`
-    config:dict[str, Any]|None=None,# anything else that belongs to the run: network, data, seed
-    bar:bool=True,                  # show a progress bar
-    optimizer:str='adam',           # a name in `OPTIMIZERS`
-    precision:str|None=None,        # of the forward pass: 'no' (float32), 'bf16' or 'fp16'; None: as launched
-    clip:float|None=None,           # largest norm of the gradient
-    patience:int|None=None,         # epochs without a better validation loss that halve the learning rate
-    ema:float|None=None,            # share of the past in an average of the weights, such as .999
-    sync_bn:bool=True,              # on several GPUs, BatchNorm measures over the whole batch
+    # images to scores `(b, classes)`, on the device to train on; all of it will train
+    net:nn.Module,
+    # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
+    train:Iterable,
+    # batches `(x, y)` to measure after each epoch; None: trained without
+    valid:Iterable|None,
+    epochs:int,                      # in all, those before a resume included
+    lr:float=1e-3,                   # largest learning rate
+    weight_decay:float=1e-4,         # L2, added to the gradient
+    schedule:str='constant',         # a name in `SCHEDULES`
+    out:str|Path|None=None,          # folder for checkpoint and log; nothing without
+    resume:bool=False,               # go on with the run in `out`
+    config:dict[str, Any]|None=None, # what else belongs to the run: network, data, seed
+    bar:bool=True,                   # show a progress bar
+    optimizer:str='adam',            # a name in `OPTIMIZERS`
+    precision:str|None=None,         # 'no' (float32), 'bf16', 'fp16'; None: as launched
+    clip:float|None=None,            # largest norm of the gradient
+    patience:int|None=None,          # epochs without a better loss that halve the rate
+    ema:float|None=None,             # share of the past in an average of the weights
+    sync_bn:bool=True,               # on several GPUs, BatchNorm sees the whole batch
 )->Run:
-    "Train, measure after each epoch, save a checkpoint each epoch; resumes bit for bit on one device, a CPU or a CUDA GPU."
-    if valid is None and patience is not None: raise ValueError('patience follows the validation loss: give valid=, or leave it out.')
-    own = dict(epochs=epochs, lr=lr, weight_decay=weight_decay, schedule=schedule, optimizer=optimizer, clip=clip,
-               patience=patience, ema=ema)
+    "Train, measure and save, epoch by epoch; resumes bit for bit on one device."
+    if valid is None and patience is not None:
+        raise ValueError(
+            'patience follows the validation loss: give valid=, or leave it out.')
+    settings = _Settings(
+        epochs, lr, weight_decay, schedule, optimizer, clip, patience, ema)
     mean = None if ema is None else deepcopy(net).requires_grad_(False).eval()
-    with accelerated(net, precision) as accelerator, _parallel(net, accelerator, sync_bn) as parallel:
-        header = _header(net, train, accelerator, config or {}, own)
-        parts = _parts(net, parallel, accelerator, mean, own)
-        run = _begin(parts, header, out, resume)
-        _run_epochs(run, parts, train, valid, bar and accelerator.is_main_process)
+    with accelerated(net, precision) as accelerator, \
+         parallel(net, accelerator, sync_bn) as called:
+        header = _header(settings, net, train, accelerator, config or {})
+        optim = accelerator.prepare_optimizer(settings.optimizer_for(net))
+        # what the wrapping has made equal everywhere
+        if mean is not None: mean.to(_device(net)).load_state_dict(net.state_dict())
+        state = _State(net, called, optim, accelerator, mean)
+        run = _begin(state, header, out, resume)
+        loop = _Loop(run, state, settings, train, valid)
+        loop.run_all(bar and accelerator.is_main_process)
     return run
 
 # %% ../nbs/2_training/12_training.ipynb #0000007c
-def _header(net:nn.Module, train:Any, accelerator:Accelerator, config:dict, own:dict)->dict[str, Any]:
-    "Settings and circumstances, as the checkpoint will give them back; or an error."
-    for what, names in {'schedule': tuple(SCHEDULES), 'optimizer': tuple(OPTIMIZERS)}.items():
-        if own[what] not in names: raise ValueError(f'{what} must be one of {names}, got {own[what]!r}.')
-    if own.get('epochs', 1) < 1: raise ValueError(f'epochs must be at least 1, got {own["epochs"]}.')
-    for what, largest in {'clip': math.inf, 'patience': math.inf, 'ema': 1}.items():
-        if own[what] is not None and not 0 < own[what] < largest: raise ValueError(f'{what} must lie between 0 and {largest}, got {own[what]}.')
-    if not isinstance(train, Sized) or not len(train):
-        raise ValueError('The training loader must have a length, the number of its batches, above 0.')
-    if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
-        raise ValueError('Several processes must agree on the order of the images: the training loader needs set_epoch, '
-                         'as a TensorLoader has it.')
-    own = own | {'batches': len(train), 'precision': accelerator.mixed_precision, **_describe(train)}
-    settings, around = json.loads(json.dumps({**config, **own}, default=str)), environment(_device(net))
-    around['hardware'] |= {'processes': accelerator.num_processes}
-    return {'config': settings, **around}
+@dataclass(frozen=True)
+class _Settings:
+    "What `fit` was asked for, as a run's header has it."
+    epochs:int
+    lr:float
+    weight_decay:float
+    schedule:str
+    optimizer:str
+    clip:float|None
+    patience:int|None
+    ema:float|None
+
+    def __post_init__(self)->None:
+        names = {'schedule': tuple(SCHEDULES), 'optimizer': tuple(OPTIMIZERS)}
+        for name, known in names.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f'{name} must be one of {known}, got {value!r}.')
+        if self.epochs < 1:
+            raise ValueError(f'epochs must be at least 1, got {self.epochs}.')
+        for name, most in {'clip': math.inf, 'patience': math.inf, 'ema': 1}.items():
+            value = getattr(self, name)
+            if value is not None and not 0 < value < most:
+                raise ValueError(f'{name} must lie between 0 and {most}, got {value}.')
+
+    def optimizer_for(self, net:nn.Module)->torch.optim.Optimizer:
+        make = OPTIMIZERS[self.optimizer]
+        return make(net.parameters(), lr=self.lr, weight_decay=self.weight_decay)
 
 # %% ../nbs/2_training/12_training.ipynb #0000007d
-def _parts(net:nn.Module, parallel:nn.Module, accelerator:Accelerator, ema:nn.Module|None, own:dict)->_Parts:
-    optimizer = OPTIMIZERS[own['optimizer']](net.parameters(), lr=own['lr'], weight_decay=own['weight_decay'])
-    if ema is not None: ema.to(_device(net)).load_state_dict(net.state_dict())  # what the wrapping has made equal everywhere
-    return _Parts(net, parallel, accelerator.prepare_optimizer(optimizer), accelerator, ema)
+def _header(settings:_Settings, net:nn.Module, train:Any, accelerator:Accelerator,
+            config:dict[str, Any])->dict[str, Any]:
+    "Settings and circumstances, as the checkpoint will give them back; or an error."
+    _check_loader(train, accelerator)
+    own = {'batches': len(train), 'precision': accelerator.mixed_precision}
+    everything = config | vars(settings) | own | _describe(train)
+    around = environment(_device(net))
+    around['hardware'] |= {'processes': accelerator.num_processes}
+    return {'config': json.loads(json.dumps(everything, default=str)), **around}
 
-def _run_epochs(run:Run, parts:_Parts, train:Any, valid:Iterable|None, bar:bool)->None:
-    alarm, epochs = DivergenceAlarm(), run.header['config']['epochs']
-    with tqdm(total=epochs * len(train), initial=len(run.history) * len(train), unit='batch', disable=not bar) as progress,             _explained(run):
-        while len(run.history) < epochs: _one_epoch(run, parts, train, valid, alarm, progress)
+def _check_loader(train:Any, accelerator:Accelerator)->None:
+    if not isinstance(train, Sized) or not len(train):
+        raise ValueError('The training loader must have a length, the number of its '
+                         'batches, above 0.')
+    if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
+        raise ValueError(
+            'Several processes must agree on the order of the images: the training '
+            'loader needs set_epoch, as a TensorLoader has it.')
 
 # %% ../nbs/2_training/12_training.ipynb #0000007e
-def _one_epoch(run:Run, parts:_Parts, train:Any, valid:Iterable|None, alarm:DivergenceAlarm, bar:tqdm)->None:
-    config, epoch, began = run.header['config'], len(run.history), time.perf_counter()
-    first, halved = epoch * len(train), plateaus(run.curve('valid_loss'), config['patience']) if config['patience'] else 0
-    def lr(i:int)->float:
-        return config['lr'] * SCHEDULES[config['schedule']]((first + i) / (config['epochs'] * len(train))) * .5**halved
-    def after(i:int, loss:float, classes:int)->None:
-        if parts.ema is not None: average_into(parts.ema, parts.net, config['ema'], first + i)
-        if parts.accelerator.is_main_process: alarm(loss, classes, f'batch {i + 1} of epoch {epoch + 1}')
-    bar.set_description(f'epoch {epoch + 1}', refresh=False)
-    if hasattr(train, 'set_epoch'): train.set_epoch(epoch)
-    trained = train_epoch(parts.parallel, train, parts.optimizer, lr, bar, parts.accelerator, config['clip'], after)
-    rate, tested = parts.optimizer.param_groups[0]['lr'], _measure(parts, valid)
-    metrics = {'epoch': epoch + 1, 'lr': rate, **{f'train_{k}': v for k, v in trained.items()}, **tested}
-    _save(run, parts, {**metrics, 'seconds': time.perf_counter() - began})
+@dataclass
+class _Loop:
+    "A run under way."
+    run:Run
+    state:_State
+    settings:_Settings
+    train:Any
+    valid:Iterable|None
+    alarm:DivergenceAlarm = field(default_factory=DivergenceAlarm)
+
+    def run_all(self, show:bool)->None:
+        "The epochs that are left."
+        epochs, done, n = self.settings.epochs, len(self.run.history), len(self.train)
+        bar = tqdm(total=epochs * n, initial=done * n, unit='batch', disable=not show)
+        with bar, _explained(self.run):
+            while len(self.run.history) < epochs: self.epoch(bar)
+
+    def epoch(self, bar:tqdm)->None:
+        "Train, measure and save the next epoch."
+        number, began = len(self.run.history), time.perf_counter()
+        bar.set_description(f'epoch {number + 1}', refresh=False)
+        if hasattr(self.train, 'set_epoch'): self.train.set_epoch(number)
+        state = self.state
+        trained = train_epoch(
+            state.called, self.train, state.optimizer, self.rates(), bar,
+            state.accelerator, self.settings.clip, self.after)
+        metrics = {'epoch': number + 1, 'lr': state.optimizer.param_groups[0]['lr']}
+        metrics |= {f'train_{k}': v for k, v in trained.items()}
+        metrics |= _measure(state, self.valid)
+        state.save(self.run, {**metrics, 'seconds': time.perf_counter() - began})
+
+    def rates(self)->Callable[[int], float]:
+        "The learning rate of each batch of this epoch."
+        asked, n, halved = self.settings, len(self.train), 0
+        first, schedule = len(self.run.history) * n, SCHEDULES[asked.schedule]
+        if asked.patience:
+            halved = plateaus(self.run.curve('valid_loss'), asked.patience)
+        def rate(i:int)->float:
+            return asked.lr * schedule((first + i) / (asked.epochs * n)) * .5**halved
+        return rate
+
+    def after(self, i:int, loss:float, classes:int)->None:
+        "After batch i of this epoch: the average of the weights, and the alarm."
+        state, number = self.state, len(self.run.history)
+        if state.ema is not None and self.settings.ema is not None:
+            first = number * len(self.train)
+            average_into(state.ema, state.net, self.settings.ema, first + i)
+        if state.accelerator.is_main_process:
+            self.alarm(loss, classes, f'batch {i + 1} of epoch {number + 1}')
 
 # %% ../nbs/2_training/12_training.ipynb #00000080
-def _measure(parts:_Parts, valid:Iterable|None)->dict[str, float]:
-    found:dict[str, float] = {}
-    if valid is None: return found
-    for name, net in {'valid': parts.net, 'ema': parts.ema}.items():
+def _measure(state:_State, valid:Iterable|None)->dict[str, float]:
+    "Loss and accuracy of the net and of its average, by name."
+    metrics:dict[str, float] = {}
+    if valid is None: return metrics
+    for name, net in {'valid': state.net, 'ema': state.ema}.items():
         if net is None: continue
-        if parts.accelerator.num_processes > 1:
+        if state.accelerator.num_processes > 1:
             for buffer in net.buffers(): broadcast(buffer)
-        tested = evaluate(net, valid, parts.accelerator)
-        if not math.isfinite(tested['loss']): raise FloatingPointError(f'the loss is {tested["loss"]} in the validation')
-        found |= {f'{name}_{k}': v for k, v in tested.items()}
-    return found
+        measured = evaluate(net, valid, state.accelerator)
+        if not math.isfinite(measured['loss']):
+            raise FloatingPointError(
+                f'the loss is {measured["loss"]} in the validation')
+        metrics |= {f'{name}_{k}': v for k, v in measured.items()}
+    return metrics
 
 # %% ../nbs/2_training/12_training.ipynb #00000081
 @contextmanager
 def _explained(run:Run)->Iterator[None]:
     "Say of Ctrl-C and of a loss that is not finite where it happened and what is safe."
-    try: yield
+    try:
+        yield
     except (KeyboardInterrupt, FloatingPointError) as error:
         done = len(run.history)
         safe = 'Nothing was saved: out= keeps a checkpoint each epoch.'
-        if run.out: safe = (f'The state after epoch {done} is safe in {run.out / CHECKPOINT}: fit(…, resume=True) '
-                            'goes on from there, load_weights takes its weights.')
+        if run.out:
+            safe = (f'The state after epoch {done} is safe in {run.out / CHECKPOINT}: '
+                    'fit(…, resume=True) goes on from there, '
+                    'load_weights takes its weights.')
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(f'Stopped in epoch {done + 1}. {safe}') from None
-        raise RuntimeError(f'Training stopped: {error} of epoch {done + 1}. Lower the learning rate or look at that '
-                           f'batch. {safe}') from None
+        raise RuntimeError(
+            f'Training stopped: {error} of epoch {done + 1}. '
+            f'Lower the learning rate or look at that batch. {safe}') from None

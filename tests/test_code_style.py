@@ -1,7 +1,7 @@
-"""How code looks and what may import what: rules of one file's source, each with examples that break it.
+"""How code looks and what may import what: rules, each with examples that break it.
 
-Notebook cells (exported or not), plain modules, tests and scripts keep the same rules; modules that notebooks export are
-judged in the notebook.
+Notebook cells (exported or not), plain modules, tests and scripts keep the same rules; modules that
+notebooks export are judged in the notebook.
 """
 import ast
 import json
@@ -72,7 +72,8 @@ def semicolons(source):
     for where, tree in source.trees():
         for block in (b for x in ast.walk(tree) for b in blocks(x)):
             for a, b in zip(block, block[1:]):
-                if a.end_lineno == b.lineno: yield f'{where}, line {b.lineno}: {ast.unparse(b)!r} shares a line'
+                if a.end_lineno != b.lineno: continue
+                yield f'{where}, line {b.lineno}: {ast.unparse(b)!r} shares a line'
 
 def blocks(node):
     "Lists of statements of a node."
@@ -80,19 +81,23 @@ def blocks(node):
         block = getattr(node, name, None)
         if isinstance(block, list): yield block
 
+ROWS = ast.Tuple, ast.List
+
 def four_values(source):
     "Four or more values assigned in one line; unpacking one value, a shape say, is fine."
     for where, tree in source.trees():
         for x in ast.walk(tree):
-            if not isinstance(x, ast.Assign) or not isinstance(x.value, (ast.Tuple, ast.List)): continue
-            if isinstance(x.targets[0], (ast.Tuple, ast.List)) and len(x.value.elts) > 3:
+            if not isinstance(x, ast.Assign) or not isinstance(x.value, ROWS): continue
+            if isinstance(x.targets[0], ROWS) and len(x.value.elts) > 3:
                 yield f'{where}, line {x.lineno}: {len(x.value.elts)} values to as many names'
 
 def nested_conditionals(source):
     for where, tree in source.trees():
         for x in (x for x in ast.walk(tree) if isinstance(x, ast.IfExp)):
-            if any(isinstance(y, ast.IfExp) for part in (x.body, x.test, x.orelse) for y in ast.walk(part)):
-                yield f'{where}, line {x.lineno}: a conditional in a conditional: {ast.unparse(x)[:60]}'
+            inner = [y for part in (x.body, x.test, x.orelse) for y in ast.walk(part)]
+            if any(isinstance(y, ast.IfExp) for y in inner):
+                text = ast.unparse(x)[:60]
+                yield f'{where}, line {x.lineno}: a conditional in a conditional: {text}'
 
 def body_lines(function, lines):
     "Lines of a function's body that hold code: no docstring, no blank line, no comment alone."
@@ -102,12 +107,15 @@ def body_lines(function, lines):
     text = lines[body[0].lineno - 1:function.end_lineno]
     return sum(bool(line.strip()) and not line.strip().startswith('#') for line in text)
 
+FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
+
 def long_functions(source):
     texts = dict(source.cells)
     for where, tree in source.trees():
-        for f in (x for x in ast.walk(tree) if isinstance(x, (ast.FunctionDef, ast.AsyncFunctionDef))):
+        for f in (x for x in ast.walk(tree) if isinstance(x, FUNCTIONS)):
             n = body_lines(f, texts[where].splitlines())
-            if n > BODY_LINES: yield f'{where}: the body of {f.name} has {n} lines, {BODY_LINES} are the limit'
+            if n <= BODY_LINES: continue
+            yield f'{where}: the body of {f.name} has {n} lines, {BODY_LINES} are the limit'
 
 def private_imports(source):
     "What two modules need is public."
@@ -123,8 +131,10 @@ RULES = {
     semicolons: ['a = 1; b = 2', 'if x: a(); b()', 'def f():\n    a = 1; return a'],
     four_values: ['a, b, c, d = 1, 2, 3, 4', 'a.w, a.x, a.y, a.z = w, x, y, z'],
     nested_conditionals: ['x = a if b else c if d else e', 'x = f(a if b else c) if d else e'],
-    long_functions: ['def f():\n    "Long."\n' + '    x = 1\n'*21, 'class A:\n    def f(self):\n' + '        x = 1\n'*21],
-    private_imports: ['from eqtutor.core import _tables', 'from eqtutor.nn.e4 import _check as check', 'from .core import _x'],
+    long_functions: ['def f():\n    "Long."\n' + '    x = 1\n'*21,
+                     'class A:\n    def f(self):\n' + '        x = 1\n'*21],
+    private_imports: ['from eqtutor.core import _tables', 'from .core import _x',
+                      'from eqtutor.nn.e4 import _check as check'],
 }
 GOOD = '''
 "A module."
@@ -157,7 +167,8 @@ def test_rule_rejects_bad_code(rule):
 
 def test_notebooks_have_fewer_columns():
     line = 'x'*(NOTEBOOK_COLUMNS + 1)
-    assert list(columns(of_text(line, columns=NOTEBOOK_COLUMNS))) and not list(columns(of_text(line)))
+    assert list(columns(of_text(line, columns=NOTEBOOK_COLUMNS)))
+    assert not list(columns(of_text(line)))
 
 
 # --- rules of the whole package
@@ -177,9 +188,10 @@ def lonely_bases(trees):
     for module, tree in trees:
         for c in (x for x in ast.walk(tree) if isinstance(x, ast.ClassDef)):
             classes[c.name] = f'{module}.{c.name}'
-            for base in c.bases:
-                if isinstance(base, (ast.Name, ast.Attribute)): users[ast.unparse(base).split('.')[-1]].add(c.name)
-    return [f'{path} has one subclass, {next(iter(users[name]))}' for name, path in classes.items() if len(users[name]) == 1]
+            for base in (b for b in c.bases if isinstance(b, (ast.Name, ast.Attribute))):
+                users[ast.unparse(base).split('.')[-1]].add(c.name)
+    return [f'{path} has one subclass, {next(iter(users[name]))}'
+            for name, path in classes.items() if len(users[name]) == 1]
 
 # errors that tell a reader what went wrong are caught by name, and need no second user
 CONCRETE_BASES:set[str] = set()
@@ -189,13 +201,14 @@ def test_no_base_class_has_one_user():
     assert not lonely, '\n'.join(lonely)
 
 def test_lonely_base_class_is_found():
-    trees = [('a', ast.parse('class A: pass\nclass B: pass')), ('b', ast.parse('class C(a.A): pass\nclass D(B): pass\nclass E(B): pass'))]
+    bases = 'class A: pass\nclass B: pass'
+    users = 'class C(a.A): pass\nclass D(B): pass\nclass E(B): pass'
+    trees = [('a', ast.parse(bases)), ('b', ast.parse(users))]
     assert lonely_bases(trees) == ['a.A has one subclass, C']
 
 
 def imports_of(tree, module, is_package=False):
-    "Full names that a module imports anywhere in it, relative ones resolved; `(name, at the top?)`."
-    top = {id(x) for b in tree.body for x in ast.walk(b) if not isinstance(b, (ast.FunctionDef, ast.ClassDef))}
+    "Full names that a module imports anywhere in it, relative ones resolved."
     for x in ast.walk(tree):
         if isinstance(x, ast.Import): names = [a.name for a in x.names]
         elif isinstance(x, ast.ImportFrom):
@@ -204,16 +217,17 @@ def imports_of(tree, module, is_package=False):
             base = '.'.join([*parts, *([x.module] if x.module else [])])
             names = [f'{base}.{a.name}' for a in x.names]
         else: continue
-        yield from ((name, id(x) in top) for name in names)
+        yield from names
 
 # the house: a module imports what stands above it, and what stands in its own line
-HOUSE = ['groups', 'actions', 'equivariance', 'core files', 'kernels', 'nn.convolution', 'nn.layers', 'nn.attention',
-         'nn.attentive', 'nn.affine', 'nn.self_attention', 'nn.e4', 'nn', 'models.registry', 'models.backbones',
-         'models.attentive models.affine models.self_attention models.e4', 'models', 'one_frame', 'data', 'cost', 'training',
-         'experiments', 'plot', 'widgets', 'labs', 'cli']
+HOUSE = ['groups', 'actions', 'equivariance', 'core files', 'kernels', 'nn.convolution',
+         'nn.layers', 'nn.attention', 'nn.attentive', 'nn.affine', 'nn.self_attention', 'nn.e4',
+         'nn', 'models.registry', 'models.backbones',
+         'models.attentive models.affine models.self_attention models.e4', 'models', 'one_frame',
+         'data', 'cost', 'training', 'experiments', 'plot', 'widgets', 'labs', 'cli']
 
 def floor_of(name, house=None):
-    "The line of the house in which a module stands, by its longest name there; None where it stands nowhere."
+    "The line of the house in which a module stands, by its longest name there; or None."
     inside = name.removeprefix('eqtutor').lstrip('.')
     where = {part: i for i, line in enumerate(house or HOUSE) for part in line.split()}
     found = [part for part in where if inside == part or inside.startswith(part + '.')]
@@ -222,9 +236,11 @@ def floor_of(name, house=None):
 def wrong_way(module, tree, is_package=False):
     "Imports of modules that stand below."
     here = floor_of(module)
-    for name, _ in imports_of(tree, module, is_package):
+    if here is None: return
+    for name in imports_of(tree, module, is_package):
         there = floor_of(name) if name.startswith('eqtutor') else None
-        if there is not None and here is not None and there > here: yield f'{module} imports {name}, which stands below it'
+        if there is not None and there > here:
+            yield f'{module} imports {name}, which stands below it'
 
 def is_package(module): return (ROOT/module.replace('.', '/')).is_dir()
 
@@ -237,33 +253,41 @@ def test_modules_import_what_stands_above_them():
     assert not wrong, '\n'.join(wrong)
 
 @pytest.mark.parametrize('module, text', [
-    ('eqtutor.core', 'from eqtutor.nn import GroupConv2d'), ('eqtutor.nn.layers', 'from .attention import x'),
-    ('eqtutor.nn.e4', 'def f():\n    import eqtutor.cost'), ('eqtutor.cost', 'from .training import fit')])
-def test_import_the_wrong_way_is_found(module, text): assert list(wrong_way(module, ast.parse(text)))
+    ('eqtutor.core', 'from eqtutor.nn import GroupConv2d'),
+    ('eqtutor.nn.layers', 'from .attention import x'),
+    ('eqtutor.nn.e4', 'def f():\n    import eqtutor.cost'),
+    ('eqtutor.cost', 'from .training import fit')])
+def test_import_the_wrong_way_is_found(module, text):
+    assert list(wrong_way(module, ast.parse(text)))
 
 
 STANDARD = set(sys.stdlib_module_names)
-ALLOWED = {   # package or module -> what it may import beside the standard library and what stands above it in the house
-    'eqtutor.groups': {'torch'}, 'eqtutor.actions': {'torch'}, 'eqtutor.equivariance': {'torch'}, 'eqtutor.core': {'torch'},
-    'eqtutor.files': {'torch', 'safetensors'}, 'eqtutor.kernels': {'torch', 'einops'}, 'eqtutor.nn': {'torch', 'einops'},
-    'eqtutor.models': {'torch', 'einops'}, 'eqtutor.labs.sandbox': set(), 'eqtutor.labs._worker': set()}
+TORCH, EINOPS = {'torch'}, {'torch', 'einops'}
+# a package or module -> what it may import beside the standard library and what stands above it
+ALLOWED = {'eqtutor.groups': TORCH, 'eqtutor.actions': TORCH, 'eqtutor.equivariance': TORCH,
+           'eqtutor.core': TORCH, 'eqtutor.files': {'torch', 'safetensors'},
+           'eqtutor.kernels': EINOPS, 'eqtutor.nn': EINOPS, 'eqtutor.models': EINOPS,
+           'eqtutor.labs.sandbox': set(), 'eqtutor.labs._worker': set()}
 
 def forbidden(module, tree, is_package=False):
     "Imports that a layer, a kernel or a network must not need."
-    rule = max((m for m in ALLOWED if module == m or module.startswith(m + '.')), key=len, default=None)
-    if rule is None: return
-    for name, _ in imports_of(tree, module, is_package):
+    rules = [m for m in ALLOWED if module == m or module.startswith(m + '.')]
+    if not rules: return
+    allowed = STANDARD | ALLOWED[max(rules, key=len)] | {'eqtutor'}
+    for name in imports_of(tree, module, is_package):
         root = name.split('.')[0]
-        if root != 'eqtutor' and root not in STANDARD | ALLOWED[rule]: yield f'{module} imports {name}'
+        if root not in allowed: yield f'{module} imports {name}'
 
 def test_layers_import_torch_and_einops_only():
     wrong = [text for m, tree in modules() for text in forbidden(m, tree, is_package(m))]
     assert not wrong, '\n'.join(wrong)
 
 @pytest.mark.parametrize('module, text', [
-    ('eqtutor.nn.e4', 'import accelerate'), ('eqtutor.kernels.windows', 'from torchvision.ops import x'),
+    ('eqtutor.nn.e4', 'import accelerate'),
+    ('eqtutor.kernels.windows', 'from torchvision.ops import x'),
     ('eqtutor.models.e4', 'import sklearn'), ('eqtutor.labs.sandbox', 'import torch')])
-def test_forbidden_import_is_found(module, text): assert list(forbidden(module, ast.parse(text)))
+def test_forbidden_import_is_found(module, text):
+    assert list(forbidden(module, ast.parse(text)))
 
 
 HEAVY = 'sklearn', 'torchvision', 'accelerate', 'matplotlib', 'ipywidgets', 'PIL', 'typer'
@@ -302,23 +326,28 @@ for name in {names!r}:
 def test_every_module_imports_first():
     "In a process in which nothing else of eqtutor was imported."
     names = [m for m, _ in modules() if not m.endswith('._worker')]
-    done = subprocess.run([sys.executable, '-c', FIRST.format(names=names)], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, '-c', FIRST.format(names=names)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_contributing_says_what_each_folder_holds():
     text = (ROOT/'CONTRIBUTING.md').read_text(encoding='utf-8')
-    folders = [p for p in [PACKAGE, *PACKAGE.rglob('*')] if p.is_dir() and (p/'__init__.py').exists()]
+    folders = [p.parent for p in PACKAGE.rglob('__init__.py')]
     names = [p.relative_to(ROOT).as_posix() + '/' for p in folders]
     assert [n for n in names if f'`{n}' not in text] == []
 
 def test_plain_modules_say_so():
     "In their first lines: who edits them need not look for a notebook."
-    silent = [p.name for p, text in plain_files() if PACKAGE in p.parents and p.name != '__init__.py'
-              and '# Plain module' not in '\n'.join(text.splitlines()[:12])]
+    own = [(p, text) for p, text in plain_files() if PACKAGE in p.parents]
+    heads = {p: '\n'.join(text.splitlines()[:12]) for p, text in own}
+    silent = [p.name for p, head in heads.items()
+              if p.name != '__init__.py' and '# Plain module' not in head]
     assert silent == []
 
-@pytest.mark.parametrize('folder', sorted({p.parent for p in (ROOT/'nbs').rglob('*.ipynb') if visible(p)}), ids=lambda p: p.name)
+FOLDERS = sorted({p.parent for p in (ROOT/'nbs').rglob('*.ipynb') if visible(p)})
+
+@pytest.mark.parametrize('folder', FOLDERS, ids=lambda p: p.name)
 def test_no_two_pages_of_a_folder_share_a_file(folder):
     "nbdev strips the number, as in 21b_, from a page's address."
     pages = [re.sub(r'^\d+[a-z]?_', '', p.stem) for p in folder.glob('*.ipynb')]

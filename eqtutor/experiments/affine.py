@@ -19,7 +19,8 @@ from eqtutor.data import cifar10, digits, get_loader
 from eqtutor.experiments.registry import benchmark
 from eqtutor.models.affine import affine_resnet
 from eqtutor.nn.affine import AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap, map_pixels
-from eqtutor.training import evaluate, fit, seed_everything, write_atomic
+from eqtutor.files import write_atomic
+from eqtutor.training import evaluate, fit, seed_everything
 
 # axes: b images, n heads (on a group heads·|H|), d channels of a head, k offsets, q relative poses,
 # y x pixels, p all pixels in one axis

@@ -1,1 +1,2 @@
-
+"The fast operators under the layers."
+# Plain module: edited by hand, no notebook exports it.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..core import (IndexTables, check_input, check_odd, check_positive,
                           filter_index, one_of)
-from .attention import window_mask, window_scores, window_sum
+from ..kernels.windows import window_mask, window_scores, window_sum
 from .convolution import GroupConv2d
 from ..groups import Group, get_group
 

@@ -1,4 +1,4 @@
-"One small example of every public layer that is built on a group, for tests that hold for all of them."
+"One small example of every public layer, for tests that hold for all of them."
 from functools import partial
 
 from eqtutor import nn as layers
@@ -28,13 +28,15 @@ def examples():
             partial(layers.AttentiveGroupConv2d, 4, 3, 3, P4, **options), ON_P4)
     for name in 'GroupSimpleAffineSelfConv2d', 'GroupAffineSelfConv2d':
         yield name, (partial(getattr(layers, name), 4, 6, 3, P4, 2), ON_P4)
-    yield 'LiftingAffineSelfConv2d', (partial(layers.LiftingAffineSelfConv2d, 4, 6, 3, P4, 2), IMAGE)
+    lifting = partial(layers.LiftingAffineSelfConv2d, 4, 6, 3, P4, 2)
+    yield 'LiftingAffineSelfConv2d', (lifting, IMAGE)
     for name in 'SimpleAffineSelfConv2d', 'AffineSelfConv2d':
         yield name, (partial(getattr(layers, name), 4, 6, 3, 2), IMAGE)
     for norm in 'instance', 'none':
         yield f'E4Conv2d {norm}', (partial(layers.E4Conv2d, 4, 4, 3, P4, norm=norm), ON_P4)
     yield 'SelfAttention2d', (partial(layers.SelfAttention2d, 4, 6, 3, 2), IMAGE)
-    yield 'StandAloneSelfAttention2d', (partial(layers.StandAloneSelfAttention2d, 4, 8, 3, 2), IMAGE)
+    alone = partial(layers.StandAloneSelfAttention2d, 4, 8, 3, 2)
+    yield 'StandAloneSelfAttention2d', (alone, IMAGE)
     for name in 'SqueezeExcitation', 'ChannelAttention', 'SpatialAttention':
         yield name, (partial(getattr(layers, name), 4, P4), ON_P4)
 

@@ -1,4 +1,4 @@
-"What a user may do to a lifting, group or projection convolution, and what it says where something is wrong."
+"What a user may do to a lifting, group or projection convolution, and what it answers."
 import copy
 import pickle
 

@@ -5,10 +5,11 @@ import pytest
 import torch
 from accelerate import init_empty_weights
 from accelerate.utils import set_module_tensor_to_device
-from every_layer import EXAMPLES
 from torch import nn
 
 from eqtutor.equivariance import perturb_
+
+from .every_layer import EXAMPLES
 
 
 @pytest.fixture(params=EXAMPLES)
@@ -100,4 +101,5 @@ def test_a_table_that_is_a_buffer_is_lost():
     layer, x = TableAsBuffer(), torch.randn(3, 4)
     other = on_meta(TableAsBuffer)
     other.load_state_dict(layer.state_dict(), assign=True)
-    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)): assert_same(other, layer, x)
+    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
+        assert_same(other, layer, x)

@@ -1,0 +1,52 @@
+"""06 Layers: a direction from four poses, and where strided windows begin."""
+# Plain module: edited by hand, no notebook exports it.
+import torch
+
+from ..exercise import Exercise, Mistake
+from .draws import normal
+
+POSES = 1, 1j, -1, -1j   # counter-clockwise, as complex numbers
+
+
+def features_on_p4(seed): return [(3*normal(2, c, 4, 3, 5, seed=seed + c),) for c in (1, 2, 3)]
+
+def weighted(weights, poses=POSES):
+    "The poses' directions, weighted and added: `(b, c, 4, h, w)` to `(b, c, h, w)`."
+    return (weights*torch.tensor(poses)[:, None, None]).sum(2)
+
+def soft_argmax(f): return weighted(f.softmax(2))
+
+def turning_clockwise(f): return weighted(f.softmax(2), (1, -1j, -1, 1j))
+
+def softmax_over_channels(f): return weighted(f.softmax(1))
+
+def no_softmax(f): return weighted(f)
+
+def poses_from_1(f): return weighted(f.softmax(2), (1j, -1, -1j, 1))
+
+
+EXERCISES = [
+    Exercise('6.1', 'proof', 3),
+    Exercise('6.2', 'code', 4, soft_argmax, features_on_p4, mistakes=[
+        Mistake(turning_clockwise,
+                r'You turn clockwise: pose q stands for $e^{+2\pi iq/4}$, and pose 1 for i.'),
+        Mistake(softmax_over_channels,
+                'Your softmax runs over the channels. The group axis is axis 2.'),
+        Mistake(no_softmax,
+                'The features weigh the directions as they are. Softmax first: weights are '
+                'positive and sum to one over the poses.'),
+        Mistake(poses_from_1, 'Your poses begin at 1: q runs from 0, and pose 0 points to 1.'),
+    ]),
+    Exercise('6.3', 'predict', 2, name='window_starts',
+             right={6: [[0, 2], [1, 3]], 7: [[0, 2, 4], [0, 2, 4]]}, mistakes=[
+        Mistake({6: [[0, 2], [0, 2]], 7: [[0, 2, 4], [0, 2, 4]]},
+                'On 6 pixels the solid windows leave the last pixel over; the dashed ones, counted '
+                'from the far end, leave the first. Reverse the axis: a window from a to a + 2 '
+                'comes to begin at 5 − (a + 2).'),
+        Mistake({6: [[0, 2, 4], [-1, 1, 3]], 7: [[0, 2, 4], [0, 2, 4]]},
+                'A third window does not fit into 6 pixels: it would begin at 4 and end at 6.'),
+        Mistake({6: [[0, 2], [2, 4]], 7: [[0, 2, 4], [1, 3, 5]]},
+                'Off by one: the last pixel of 6 is number 5, so a window that begins at 0 comes '
+                'to begin at 3.'),
+    ]),
+]

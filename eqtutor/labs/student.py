@@ -1,0 +1,226 @@
+"""Students' notebooks: computed from the author's, without solutions, with nbgrader's metadata."""
+# Plain module: edited by hand, no notebook exports it.
+import ast
+import hashlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..files import write_atomic
+from .course import course_chapters, course_folder
+from .exercise import chapter_exercises, get_exercise
+
+EMPTY_PROOF = '*Your proof:*'
+# a flag of a cell -> why it is a listing in the student's copy
+LEFT_OUT = {'cuda': 'needs a GPU', 'slow': 'takes long', 'browser': 'needs a browser',
+            'data': 'needs data that is downloaded'}
+TEACHERS = '31_labs', '33_teaching'   # chapters that a student's course does without
+
+
+# --- a solution without its body
+
+def stub(
+    source:str, # a solution cell
+    id:str,     # of its exercise
+)->str:
+    "The functions of a solution without their bodies, and without the helpers, `_name`."
+    nodes = [b for b in ast.parse(source).body
+             if isinstance(b, ast.FunctionDef | ast.ClassDef) and not b.name.startswith('_')]
+    if not nodes:
+        raise ValueError(f'solution {id} defines no function: there is nothing to leave for the '
+                         'student')
+    lines = source.splitlines()
+    return '\n\n'.join('\n'.join(stub_lines(node, lines, id)) for node in nodes)
+
+
+def stub_lines(node:Any, lines:list[str], id:str)->list[str]:
+    "Head, docstring, and an error for the body; of a class, the heads of its methods."
+    if node.body[0].lineno == node.lineno:
+        raise ValueError(f'solution {id}: the body of {node.name} stands on the line of its head; '
+                         'put it below')
+    start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    left = lines[start - 1:docstring_end(node)]
+    while left[-1].strip().startswith('#') or not left[-1].strip():
+        left.pop()   # comments above the body belong to the body
+    if isinstance(node, ast.ClassDef):
+        methods = [b for b in node.body if isinstance(b, ast.FunctionDef)]
+        return left + [line for m in methods for line in stub_lines(m, lines, id)]
+    indent = ' '*(node.col_offset + 4)
+    body = ('### BEGIN SOLUTION', f"raise NotImplementedError('your turn: exercise {id}')",
+            '### END SOLUTION')
+    return left + [indent + line for line in body]
+
+
+def docstring_end(node:Any)->int:
+    "The last line of what stays: the head, and the docstring if there is one."
+    first = node.body[0]
+    if ast.get_docstring(node) is not None: return first.end_lineno
+    return first.lineno - 1
+
+
+# --- a cell
+
+def cell_mark(
+    source:str, # of a cell
+)->tuple[str, str]|None:
+    "'solution' or 'check' and the exercise's id, if a cell is marked so."
+    directives = r'\s*(?:#\|.*\n\s*)*?'
+    found = re.match(directives + r'(?:#\||<!--)\s*(solution|check)\s+(\d+[a-z]?\.\d+)\b', source)
+    return (found[1], found[2]) if found else None
+
+
+def nbgrader_cell(
+    id:str,        # of the exercise
+    part:str,      # 'task', 'ex' or 'check'
+    cell_type:str, # 'code' or 'markdown'
+)->dict:
+    """nbgrader's metadata.
+
+    A task is read-only, an answer is the student's, a check or a proof has the marks.
+    """
+    graded = part == 'check' or part == 'ex' and cell_type == 'markdown'
+    points = {'points': get_exercise(id).marks} if graded else {}   # type: ignore[union-attr]
+    return {'nbgrader': {'schema_version': 3, 'grade_id': f'{part}-{id.replace(".", "-")}',
+                         'grade': graded, 'solution': part == 'ex', 'locked': part != 'ex',
+                         'cell_type': cell_type, 'task': False, **points}}
+
+
+def student_cell(
+    cell_type:str, # 'code' or 'markdown'
+    source:str,
+)->tuple[str, str, dict]|None:
+    "Kind, source and metadata of the student's cell; None if there is none."
+    mark = cell_mark(source)
+    if mark and not get_exercise(mark[1]):
+        raise ValueError(f'exercise {mark[1]} is marked in the notebook, but has no record in '
+                         'eqtutor.labs.answers: it is not registered')
+    if cell_type == 'code': return student_code(source, mark)
+    if mark: return 'markdown', EMPTY_PROOF, nbgrader_cell(mark[1], 'ex', 'markdown')
+    task = re.match(r'\*\*Exercise (\d+[a-z]?\.\d+)', source)
+    if task and get_exercise(task[1]):
+        return cell_type, source, nbgrader_cell(task[1], 'task', 'markdown')
+    return cell_type, source, {}
+
+
+def student_code(source:str, mark:tuple[str, str]|None)->tuple[str, str, dict]|None:
+    "A code cell's kind, source and metadata; None for a teacher's, or the package's own."
+    plain = re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip('\n')
+    flags = set(re.findall(r'^#\|\s*([\w-]+)', source, re.M))
+    if flags & {'default_exp', 'teacher'}: return None
+    if mark and mark[0] == 'solution':
+        return 'code', stub(plain, mark[1]), nbgrader_cell(mark[1], 'ex', 'code')
+    if mark: return 'code', plain, nbgrader_cell(mark[1], 'check', 'code')
+    why = [LEFT_OUT[flag] for flag in LEFT_OUT if flag in flags]
+    if re.search(r'^#\|\s*eval:\s*false', source, re.M): why.append('is not run here')
+    if why: return 'markdown', f'*This cell {why[0]}:*\n\n```python\n{plain}\n```', {}
+    return 'code', plain, {}
+
+
+# --- a notebook
+
+def student_copy(
+    nb:dict,      # the author's notebook, as JSON
+    chapter:str,  # its name, '05_convolution'
+)->dict:
+    """The student's notebook.
+
+    Solutions replaced by stubs, no outputs, nbgrader's metadata, cell ids by position.
+    """
+    cells:list[dict] = []
+    for cell in nb['cells']:
+        found = student_cell(cell['cell_type'], ''.join(cell['source']))
+        if found is None: continue
+        kind, source, metadata = found
+        code:dict[str, Any] = {'outputs': [], 'execution_count': None} if kind == 'code' else {}
+        cells.append({'cell_type': kind, 'id': f'{len(cells):08x}', 'metadata': metadata,
+                      'source': source.splitlines(keepends=True), **code})
+    kernel = {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'}
+    about = {'kernelspec': kernel, 'language_info': {'name': 'python'},
+             'eqtutor': {'chapter': chapter}}
+    return {'cells': cells, 'metadata': about, 'nbformat': 4, 'nbformat_minor': 5}
+
+
+def notebook_bytes(nb:dict)->bytes:
+    "A notebook as a file holds it."
+    return (json.dumps(nb, indent=1, ensure_ascii=False) + '\n').encode()
+
+
+def build(
+    out:str|Path,
+    chapters:Iterable[str]=(), # numbers or names; all that have exercises if empty
+)->list[Path]:
+    "Write students' notebooks as `out/<chapter>/<chapter>.ipynb`, nbgrader's source folder."
+    written, chapters = [], tuple(chapters)
+    for name, path in course_chapters(chapters).items():
+        if not chapter_exercises(name) and not chapters: continue
+        text = json.dumps(student_copy(json.loads(path.read_text(encoding='utf-8')), name))
+        # links between the folders
+        text = re.sub(r'(?<=\]\()(?:\.\./)?(?:\w+/)?(\w+)\.ipynb', r'../\1/\1.ipynb', text)
+        (folder := Path(out)/name).mkdir(parents=True, exist_ok=True)
+        write_atomic(folder/f'{name}.ipynb', notebook_bytes(json.loads(text)))
+        written.append(folder/f'{name}.ipynb')
+    return written
+
+
+# --- the course
+
+def course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
+    "The course's files by their place: notebooks, the pictures they show, the results they read."
+    root = course_folder().parent
+    around = [*root.glob('nbs/images/*'), *root.glob('results/**/*.json')]
+    files = {p.relative_to(root): p.read_bytes() for p in sorted(around) if p.is_file()}
+    for name, p in course_chapters(chapters).items():
+        if name in TEACHERS and not solutions: continue
+        nb = json.loads(p.read_text(encoding='utf-8'))
+        files[p.relative_to(root)] = notebook_bytes(nb if solutions else student_copy(nb, name))
+    return files
+
+
+def copy_course(
+    out:str|Path,
+    solutions:bool=False,     # for teachers: the author's notebooks as they are
+    chapters:Iterable[str]=(),
+)->dict[str, list[Path]]:
+    """Copy the course, notebooks to `out/nbs` and results to `out/results`.
+
+    Which files were 'written', which 'kept', for somebody changed them.
+    """
+    out, done = Path(out), {'written': list[Path](), 'kept': list[Path]()}
+    out.mkdir(parents=True, exist_ok=True)
+    record = out/'.eqtutor-course.json'
+    sums = stored_sums(record)
+    for name, content in course_files(solutions, tuple(chapters)).items():
+        target, new = out/name, hashlib.sha256(content).hexdigest()
+        now = hashlib.sha256(target.read_bytes()).hexdigest() if target.is_file() else None
+        if now not in (None, new, sums.get(name.as_posix())):
+            done['kept'].append(target)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if now != new: write_atomic(target, content)
+        sums[name.as_posix()] = new
+        done['written'].append(target)
+    write_atomic(record, (json.dumps(sums, indent=1) + '\n').encode())
+    return done
+
+
+def stored_sums(record:Path)->dict[str, str]:
+    "The checksums an earlier copy left; none if there was none."
+    try:
+        return dict(json.loads(record.read_text(encoding='utf-8')))
+    except (OSError, ValueError):
+        return {}
+
+
+def open_lab(
+    folder:str|Path,
+)->int:
+    "Open JupyterLab in a folder; its exit code."
+    if importlib.util.find_spec('jupyterlab') is None:
+        raise RuntimeError('JupyterLab is not installed: `pip install jupyterlab`. The notebooks '
+                           f'lie in {folder}; any other editor opens them, too.')
+    return subprocess.call([sys.executable, '-m', 'jupyterlab', str(folder)])

@@ -1,0 +1,79 @@
+"""Answers as plain data: JSON with tensors in it, read without pickle."""
+# Plain module: edited by hand, no notebook exports it.
+import base64
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..groups import Group
+
+# what the expression that puts a case to a function may use
+CALL_NAMES:dict[str, Any] = {'torch': torch, 'F': F}
+
+
+def encode(
+    value:Any, # tensors, numbers, text, groups, and lists, tuples, sets, dictionaries of them
+)->Any:
+    "The value as JSON can hold it; a tensor as the bytes of an npy file."
+    if isinstance(value, Group): return {'group': encode(value.matrices), 'name': value.name}
+    if isinstance(value, np.generic) and isinstance(value.item(), bool | int | float | str):
+        return value.item()
+    if isinstance(value, Tensor): value = dense_array(value)
+    if isinstance(value, complex | np.generic): value = np.asarray(value)
+    if isinstance(value, np.ndarray):
+        np.save(file := io.BytesIO(), value, allow_pickle=False)
+        return {'npy': base64.b64encode(file.getvalue()).decode()}
+    if isinstance(value, dict): return {'dict': [[encode(k), encode(v)] for k, v in value.items()]}
+    if isinstance(value, set | frozenset): value = sorted(value)
+    if isinstance(value, list | tuple | range): return [encode(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str): return value
+    raise TypeError('an answer is made of tensors, numbers, text, lists and dictionaries, '
+                    f'not of {type(value).__name__}')
+
+
+def dense_array(x:Tensor)->np.ndarray:
+    "The tensor as an array, with its lazy signs applied."
+    x = x.detach().cpu().to_dense().resolve_conj().resolve_neg()
+    if x.dtype == torch.bfloat16: x = x.float()   # npy has no bfloat16
+    return x.numpy()
+
+
+def decode(
+    value:Any, # from `encode`
+)->Any:
+    "What `encode` was given; tuples and sets come back as lists, arrays as tensors."
+    if isinstance(value, list): return [decode(v) for v in value]
+    if not isinstance(value, dict): return value
+    if 'npy' in value:
+        file = io.BytesIO(base64.b64decode(value['npy']))
+        return torch.from_numpy(np.array(np.load(file, allow_pickle=False)))
+    if 'group' in value: return Group(str(value['name']), decode(value['group']))
+    return {as_key(decode(k)): decode(v) for k, v in value['dict']}
+
+
+def as_key(value:Any)->Any:
+    "The value as the key of a dictionary: a list as a tuple."
+    return tuple(map(as_key, value)) if isinstance(value, list) else value
+
+
+def answer_cases(
+    fn:Callable,
+    call:str,                         # an expression of `fn` and `case`
+    cases:list,                       # arguments
+    names:dict[str, Any]=CALL_NAMES,  # what else the expression may use
+)->list[dict]:
+    "What a function answers to each case, as plain data: a value, an error, or 'unsolved'."
+    answers = []
+    for case in cases:
+        try:
+            answers.append({'value': encode(eval(call, {**names, 'fn': fn, 'case': case}))})
+        except NotImplementedError:
+            answers.append({'unsolved': True})
+        except (Exception, SystemExit) as error:
+            answers.append({'error': f'{type(error).__name__}: {error}'[:500]})
+    return answers

@@ -1,0 +1,10 @@
+"""Turn the input, watch the features permute: live beside a kernel, and on a page without one."""
+# Plain module: edited by hand, no notebook exports it.
+
+from .page import (CayleyExplorer, ClickAndTurn, EquivarianceMeter, FeatureView, KernelOrbit,
+                   OpenLinks, PixelView, RotateAndPermute, Widget, demo_page, html_table,
+                   moved_pixel, open_links, raw_html, whole_page)
+
+__all__ = ['CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView', 'KernelOrbit',
+           'OpenLinks', 'PixelView', 'RotateAndPermute', 'Widget', 'demo_page', 'html_table',
+           'moved_pixel', 'open_links', 'raw_html', 'whole_page']

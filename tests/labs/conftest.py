@@ -1,0 +1,82 @@
+"What the tests of the labs share: a sandbox, and students."
+import copy
+import json
+import re
+
+import pytest
+
+from eqtutor.labs import Sandbox, course_chapters, grade_notebook, student_copy
+from eqtutor.labs.student import cell_mark
+
+STRICT_WHERE = 'EQTUTOR_STRICT', 'IN_TEST', 'NBGRADER_EXECUTION'
+
+
+@pytest.fixture(scope='session')
+def box():
+    "A sandbox that lasts."
+    with Sandbox(seconds=5, memory=300) as box: yield box
+
+
+@pytest.fixture
+def as_reader(monkeypatch):
+    "As somebody who reads a notebook, and not as a test."
+    for name in STRICT_WHERE: monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr('eqtutor.labs.exercise.STRICT_WHERE', STRICT_WHERE)   # not pytest
+    return monkeypatch
+
+
+class Students:
+    "Notebooks as students hand them in."
+
+    @staticmethod
+    def read(name):
+        "The author's notebook."
+        return json.loads(course_chapters([name])[name].read_text(encoding='utf-8'))
+
+    @staticmethod
+    def solutions(name):
+        "The author's solutions by exercise, code and proofs."
+        cells = [''.join(c['source']) for c in Students.read(name)['cells']]
+        marked = [(cell_mark(source) or ('', ''), source) for source in cells]
+        return {id: re.sub(r'^#\|.*\n', '', source, flags=re.M)
+                for (kind, id), source in marked if kind == 'solution'}
+
+    @staticmethod
+    def empty(name):
+        "The student's copy, nothing solved."
+        return student_copy(Students.read(name), name)
+
+    @staticmethod
+    def solve(nb, answers):
+        "The notebook with these sources in the cells of the answers."
+        nb = copy.deepcopy(nb)
+        for c in nb['cells']:
+            name = c['metadata'].get('nbgrader', {}).get('grade_id', '')
+            new = answers.get(name.removeprefix('ex-').replace('-', '.'))
+            if name.startswith('ex-') and new: c['source'] = new
+        return nb
+
+    @staticmethod
+    def solved(name, **changes):
+        "The student's copy with all solutions."
+        return Students.solve(Students.empty(name), Students.solutions(name) | changes)
+
+    @staticmethod
+    def hand_in(folder, name, files):
+        "A chapter handed in by several: the answers of each, by the name of the file."
+        for file, answers in files.items():
+            target = folder/f'{file}.ipynb'
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(Students.solve(Students.empty(name), answers)))
+        return folder
+
+    @staticmethod
+    def graded(nb, folder, box, **options):
+        "The result of a notebook, or of a file that is none."
+        file = folder/'ann.ipynb'
+        file.write_text(nb if isinstance(nb, str) else json.dumps(nb))
+        return grade_notebook(file, box, **options)
+
+
+@pytest.fixture(scope='session')
+def students(): return Students

@@ -1,0 +1,205 @@
+"Students' notebooks: no line of a solution, nbgrader's metadata; a course that overwrites nothing."
+import json
+import re
+
+import pytest
+
+from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, course_chapters,
+                          student_copy, stub)
+from eqtutor.labs.course import package_folder
+from eqtutor.labs.student import cell_mark
+
+SOLVED = '''
+def _helper(x): return x + 1   # secret one
+def double(
+    x,       # a number
+):           # twice the number
+    "Doubles `x`."
+    # secret two
+    return 2*_helper(x) - 2
+
+class Twice:
+    "Doubles."
+    secret = 3
+    def __init__(self, x):
+        self.x = x      # secret four
+    def get(self):
+        "The double."
+        return double(self.x)
+'''
+
+
+def test_a_stub_keeps_heads_and_docstrings_and_nothing_else():
+    left = stub(SOLVED, '9.1')
+    assert not re.search('secret|return|self.x|2[*]', left) and '# twice the number' in left
+    assert left.count('raise NotImplementedError') == 3 and left.count('"Doubles') == 2
+    exec(left, space := {})
+    with pytest.raises(NotImplementedError, match='your turn: exercise 9.1'): space['double'](1)
+
+
+def test_a_solution_that_leaves_nothing_to_do_is_refused():
+    with pytest.raises(ValueError, match='defines no function'): stub('x = 1', '9.1')
+    with pytest.raises(ValueError, match='put it below'): stub('def f(x): return x', '9.1')
+
+
+def cell(kind, source):
+    outputs = {'outputs': [{'text': 'secret'}]} if kind == 'code' else {}
+    return {'cell_type': kind, 'source': source, 'metadata': {'x': 'secret'}, **outputs}
+
+
+def small_notebook():
+    "A notebook with a cell of each kind."
+    solution = ('#| code-fold: true\n#| solution 1.2\n'
+                'def centre(group):\n    "It."\n    return secret')
+    task = '**Exercise 1.1 (proof, 3 marks).** Show it.'
+    cells = [cell('code', '#| default_exp x'), cell('markdown', task),
+             cell('markdown', '<!-- solution 1.1 -->\nsecret'), cell('code', solution),
+             cell('code', "#| check 1.2\ncheck('1.2', centre)"), cell('code', '#| cuda\ntrain()'),
+             cell('code', '#| hide\nx = 1'), cell('code', '#| teacher\nsecret()')]
+    return {'metadata': {'y': 'secret'}, 'cells': cells}
+
+
+def test_a_copy_has_the_metadata_of_nbgrader_and_nothing_secret():
+    small = student_copy(small_notebook(), '01_groups')
+    about = [c['metadata'].get('nbgrader', {}) for c in small['cells']]
+    assert 'secret' not in json.dumps(small)
+    names = ['task-1-1', 'ex-1-1', 'ex-1-2', 'check-1-2', None, None]
+    assert [a.get('grade_id') for a in about] == names
+    assert [a.get('points') for a in about[:4]] == [None, 3, None, 3]
+    def flagged(flag): return [a[flag] for a in about[:4]]
+    assert flagged('grade') == [False, True, False, True]
+    assert flagged('solution') == [False, True, True, False]
+    assert flagged('locked') == [True, False, False, True]
+    assert [c['cell_type'] for c in small['cells'][4:]] == ['markdown', 'code']
+
+
+def test_a_mark_without_a_record_is_refused():
+    nb = {'cells': [cell('code', '#| solution 1.9\ndef f():\n    return 1')]}
+    with pytest.raises(ValueError, match='exercise 1.9 .* not registered'): student_copy(nb, 'x')
+
+
+# --- the whole course
+
+def secrets_of(path):
+    "The lines of a chapter's solutions that stand nowhere else in it."
+    cells = [(c['cell_type'], ''.join(c['source']))
+             for c in json.loads(path.read_text(encoding='utf-8'))['cells']]
+    marked = [(kind, re.sub(r'^#\|.*\n', '', source, flags=re.M), cell_mark(source))
+              for kind, source in cells if cell_mark(source)]
+    solutions = [(kind, source, mark[1]) for kind, source, mark in marked if mark[0] == 'solution']
+    stubs = [stub(source, id) for kind, source, id in solutions if kind == 'code']
+    elsewhere = '\n'.join([source for _, source in cells if not cell_mark(source)] + stubs)
+    # marks, and lines that tell nothing
+    plain = r'#\||</?details|<!--|return \w+$|for \w+ in range\([\d, ]+\):$'
+    lines = [line.strip() for _, source, _ in solutions for line in source.splitlines()]
+    return [x for x in lines if len(x) > 8 and x not in elsewhere and not re.match(plain, x)]
+
+
+@pytest.fixture(scope='module')
+def built(tmp_path_factory): return build(tmp_path_factory.mktemp('build'))
+
+
+def test_all_chapters_with_exercises_are_built(built):
+    right = {e.chapter for e in all_exercises().values()}
+    assert {f.stem.split('_')[0] for f in built} == right
+
+
+def test_no_line_of_a_solution_is_left(built):
+    for file in built:
+        text = file.read_text(encoding='utf-8')
+        cells = json.loads(text)['cells']
+        text += '\n'.join(''.join(c['source']) for c in cells)
+        hidden = secrets_of(course_chapters([file.stem])[file.stem])
+        assert hidden and not [line for line in hidden if line in text], file.stem
+        assert not any(c.get('outputs') for c in cells)
+        assert all(set(c['metadata']) <= {'nbgrader'} for c in cells)
+
+
+def test_the_marks_are_those_of_the_records(built):
+    for file in built:
+        cells = json.loads(file.read_text(encoding='utf-8'))['cells']
+        about = [c['metadata']['nbgrader'] for c in cells if c['metadata']]
+        points = {a['grade_id']: a.get('points', 0) for a in about}
+        asked = chapter_exercises(file.stem)
+        assert sum(points.values()) == sum(e.marks for e in asked)
+        text = '\n'.join(''.join(c['source']) for c in cells)
+        for e in asked:
+            assert re.search(rf'\({e.kind}( the picture)?, {e.marks} marks\)', text), e.id
+
+
+def test_no_exercise_asks_for_what_the_chapter_shows():
+    for name, path in course_chapters().items():
+        cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+        code = [''.join(c['source']) for c in cells if c['cell_type'] == 'code']
+        shown = [source for source in code if not cell_mark(source)]
+        for e in chapter_exercises(name):
+            if e.kind == 'proof': continue
+            assert not any(re.search(rf'^(def|class) {e.name}\b', s, re.M) for s in shown), e.id
+
+
+def test_no_exercise_asks_for_what_the_package_exports():
+    package = package_folder()
+    files = [p for p in package.rglob('*.py') if 'labs' not in p.relative_to(package).parts]
+    texts = [p.read_text(encoding='utf-8') for p in files]
+    lists = [m for text in texts for m in re.findall(r'__all__ = \[(.*?)\]', text, re.S)]
+    exported = {name for names in lists for name in re.findall(r"'(\w+)'", names)}
+    assert 'LiftingConv2d' in exported
+    assert not exported & {e.name for e in all_exercises().values()}
+
+
+# --- the course without cloning
+
+def test_what_its_owner_changed_is_never_overwritten(tmp_path):
+    folder = tmp_path/'nbs'/'1_foundations'
+    mine, theirs = folder/'05_convolution.ipynb', folder/'01_groups.ipynb'
+    first = copy_course(tmp_path, chapters=['01', '05'])
+    assert {mine, theirs} <= set(first['written']) and not first['kept']
+    mine.write_text('mine')
+    before = theirs.read_bytes()
+    assert copy_course(tmp_path, chapters=['01', '05'])['kept'] == [mine]
+    assert (mine.read_text(), theirs.read_bytes()) == ('mine', before)
+    assert copy_course(tmp_path, solutions=True, chapters=['01', '05'])['kept'] == [mine]
+    assert mine.read_text() == 'mine' and theirs.read_bytes() != before
+    mine.unlink()
+    assert not copy_course(tmp_path, chapters=['05'])['kept'] and mine.stat().st_size > 1000
+
+
+def test_an_unknown_chapter_is_named():
+    with pytest.raises(ValueError, match='no chapter 99'): course_chapters(['99'])
+
+
+def test_a_paper_in_two_is_found_by_each_number(tmp_path, monkeypatch):
+    names = '20_attention', '21_attentive', '21b_attentive_networks', '90_notation'
+    for name in names: (tmp_path/f'{name}.ipynb').write_text('{}')
+    monkeypatch.setattr('eqtutor.labs.course.course_folder', lambda: tmp_path)
+    assert list(course_chapters()) == list(names)
+    assert list(course_chapters(['21'])) == ['21_attentive']
+    assert list(course_chapters(['21b', '90'])) == ['21b_attentive_networks', '90_notation']
+
+
+def test_the_whole_course_is_copied_without_a_line_of_a_solution(tmp_path):
+    "All chapters for a teacher; for a student all but the two for teachers."
+    def notebooks(folder, **options):
+        return [p for p in copy_course(folder, **options)['written'] if p.suffix == '.ipynb']
+    teacher = notebooks(tmp_path/'teacher', solutions=True)
+    student = notebooks(tmp_path/'student')
+    assert {p.stem for p in teacher} == set(course_chapters())
+    assert {p.stem for p in student} == set(course_chapters()) - {'31_labs', '33_teaching'}
+    copies = [json.loads(p.read_text(encoding='utf-8')) for p in student]
+    text = '\n'.join(''.join(c['source']) for nb in copies for c in nb['cells'])
+    hidden = [line for name, path in course_chapters().items() if chapter_exercises(name)
+              for line in secrets_of(path)]
+    assert len(hidden) > 50 and not [line for line in hidden if line in text]
+
+
+@pytest.mark.parametrize('chapter', ['01_groups', '02_actions'])
+def test_run_all_goes_on_behind_an_unsolved_exercise(chapter, students, as_reader):
+    from execnb.shell import CaptureShell
+    shell, cards = CaptureShell(), []
+    for c in students.empty(chapter)['cells']:
+        if c['cell_type'] != 'code': continue
+        shell.run(''.join(c['source']))
+        assert not shell.exc, ''.join(c['source'])
+        if c['metadata'].get('nbgrader', {}).get('grade'): cards.append(str(shell.result))
+    checked = [e.id for e in chapter_exercises(chapter) if e.kind != 'proof']
+    assert [card.split()[:2] for card in cards] == [[id, 'unsolved:'] for id in checked]

@@ -1,0 +1,197 @@
+"The site: what Quarto is told, the map of chapters, and the links that open a page elsewhere."
+import copy
+import posixpath
+import re
+from configparser import ConfigParser
+from fnmatch import fnmatch
+
+import pytest
+import yaml
+from pages import NBS, ROOT, chapters, read_all
+
+BOOK = read_all()
+FILES = {p.relative_to(NBS).as_posix() for p in NBS.rglob('*') if p.is_file()}
+INDEX = '\n\n'.join(BOOK['index.ipynb'].markdown())
+README = (ROOT/'README.md').read_text(encoding='utf-8')
+PARTS = 6
+
+
+def yaml_of(path): return yaml.safe_load((ROOT/path).read_text(encoding='utf-8'))
+
+def settings():
+    config = ConfigParser(delimiters=['='], interpolation=None)
+    config.read(ROOT/'settings.ini', encoding='utf-8')
+    return config['DEFAULT']
+
+def strings(x):
+    "All strings in a configuration, with the keys that lead to them."
+    if isinstance(x, str): yield '', x
+    elif isinstance(x, list): yield from (pair for v in x for pair in strings(v))
+    elif isinstance(x, dict):
+        yield from ((f'{k}.{path}', s) for k, v in x.items() for path, s in strings(v))
+
+def at(config, path):
+    for key in path.split('.'): config = config.get(key, {})
+    return config
+
+
+# --- what is wrong with `_quarto.yml` (site) and `nbs/_quarto.yml` (inner)
+
+WANTED = {'format.html.html-math-method': 'mathml', 'format.html.toc': True,
+          'website.page-navigation': True, 'website.search': True, 'execute.enabled': False}
+NO_WEB_FONT = {'default', 'slate', 'none'}   # other themes of Quarto load a font from another host
+
+def option_faults(site, repository):
+    for key, right in [*WANTED.items(), ('website.repo-url', repository)]:
+        if at(site, key) != right: yield f'{key} is {at(site, key)!r}, not {right!r}'
+    if 'issue' not in at(site, 'website.repo-actions'):
+        yield 'website.repo-actions does not offer to report an issue'
+
+def theme_faults(site):
+    themes = at(site, 'format.html.theme')
+    if not isinstance(themes, dict) or themes.keys() != {'light', 'dark'}:
+        yield 'format.html.theme does not have a light and a dark one'
+    elif len({*themes.values()}) < 2 or not {*themes.values()} <= NO_WEB_FONT:
+        yield f'themes {themes} are one, or load a font'
+
+def file_faults(site, inner, names):
+    for path, s in [*strings(site), *strings(inner)]:
+        if re.search(r'(?:https?:)?//', s) and path != 'website.repo-url.':
+            yield f'{path} {s}: nothing on a page comes from another host'
+    css = at(inner, 'format.html.css') or []
+    for name in [inner.get('bibliography', ''), *([css] if isinstance(css, str) else css)]:
+        if name not in names: yield f'no style sheet or bibliography nbs/{name}'
+
+def sidebar_faults(site, names, map_parts):
+    def matching(pattern):
+        return sorted(n for n in names if n.endswith('.ipynb') and fnmatch(n, pattern))
+    parts = at(site, 'website.sidebar.contents') or []
+    listed = [(p.get('section'), matching(p.get('contents', ''))) for p in parts]
+    if listed != map_parts: yield f'the sidebar lists {listed}, the map {map_parts}'
+
+def site_faults(site, inner):
+    yield from option_faults(site, settings()['git_url'])
+    yield from theme_faults(site)
+    yield from file_faults(site, inner, FILES)
+    yield from sidebar_faults(site, FILES, parts_of(map_of(INDEX)))
+
+
+# --- tables of chapters
+
+def parts_of(rows):
+    "Parts of a table of chapters, (part, files); a part's name stands in its first row."
+    parts = []
+    for name, *_, target in rows:
+        if name: parts.append((name, []))
+        parts[-1][1].append(target)
+    return parts
+
+def map_of(text, base=''):
+    "Rows of a table of chapters: part, text of the link, file."
+    rows = re.findall(r'^\|\s*([^|]*?)\s*\|\s*\[([^]]+)\]\(([^)]+\.ipynb)\)\s*\|', text, re.M)
+    return [(re.sub(r'[*\d]', '', part).strip(), words, target.removeprefix(base))
+            for part, words, target in rows]
+
+def title_of(name):
+    if name not in BOOK: return ''
+    return re.match(r'# (.*)', BOOK[name].cells[0]['source'])[1].lower()
+
+def numbers_off(rows):
+    "Links that do not begin with the chapter's number, or share no word with its title."
+    def wrong(words, name):
+        number, _, rest = words.partition(' ')
+        last = rest.lower().split()[-1]
+        own = posixpath.basename(name).partition('_')[0]
+        return number != own or last not in re.findall(r'[\w-]+', title_of(name))
+    return [words for _, words, name in rows if wrong(words, name)]
+
+
+# --- tests
+
+def test_site_is_told_all_it_needs():
+    assert list(site_faults(yaml_of('_quarto.yml'), yaml_of('nbs/_quarto.yml'))) == []
+
+BROKEN = {
+    'format.html.html-math-method': 'mathjax', 'format.html.toc': False,
+    'website.page-navigation': False, 'website.search': False, 'website.repo-url': 'https://x.org',
+    'execute.enabled': True, 'website.repo-actions': [], 'format.html.theme': 'default',
+    'format.html.include-in-header': ['https://x.org/a.html'],
+    'format.html.mainfont': 'url(//x.org/a)', 'inner.format.html.css': 'none.css',
+    'inner.bibliography': ''}
+THEMES = [dict(light='default'), dict(light='default', dark='default'),
+          dict(light='default', dark='darkly')]
+
+def changed(path, value):
+    site, inner = yaml_of('_quarto.yml'), yaml_of('nbs/_quarto.yml')
+    config = inner if path.startswith('inner.') else site
+    *way, last = path.removeprefix('inner.').split('.')
+    for key in way: config = config.setdefault(key, {})
+    config[last] = value
+    return site, inner
+
+def broken_sites():
+    yield from (changed(path, value) for path, value in BROKEN.items())
+    yield from (changed('format.html.theme', themes) for themes in THEMES)
+    first, *rest = at(yaml_of('_quarto.yml'), 'website.sidebar.contents')
+    few = dict(first, contents='1_foundations/01*.ipynb')
+    for contents in (rest, [*rest, first], [dict(first, section='Other'), *rest], [few, *rest]):
+        yield changed('website.sidebar.contents', copy.deepcopy(contents))
+
+def test_fault_of_the_site_is_found():
+    for site, inner in broken_sites(): assert list(site_faults(site, inner)), (site, inner)
+
+@pytest.mark.parametrize('text, base', [(INDEX, ''), (README, 'nbs/')], ids=['index', 'README'])
+def test_map_lists_every_chapter_in_order(text, base):
+    rows = map_of(text, base)
+    assert [name for *_, name in rows] == chapters(BOOK['index.ipynb'])
+    assert len(parts_of(rows)) == PARTS
+    assert numbers_off(rows) == []
+
+def test_wrong_line_of_a_map_is_found():
+    groups, actions = '1_foundations/01_groups.ipynb', '1_foundations/02_actions.ipynb'
+    rows = [('', '02 Groups', groups), ('', '01 Groups', actions), ('', '01 Rings', groups),
+            ('', '01 Groups', groups)]
+    assert numbers_off(rows) == ['02 Groups', '01 Groups', '01 Rings']
+
+
+# --- links that open a notebook elsewhere
+
+def opened(page):
+    "Addresses in Colab, on Binder and on GitHub that a processed page offers."
+    line = next(s for s in page if s.startswith('Open this notebook'))
+    return re.findall(r'\]\((https:[^)]+)\)', line)
+
+def processed(name):
+    "Markdown of a page as it goes to Quarto, as far as front matter and links are concerned."
+    from nbdev.frontmatter import FrontmatterProc
+    from nbdev.process import NBProcessor
+
+    from eqtutor.widgets import OpenLinks
+    nb = NBProcessor(NBS/name, procs=[FrontmatterProc, OpenLinks], process=True).nb
+    assert nb.cells[0].source.startswith('---')
+    return [c.source for c in nb.cells if c.cell_type == 'markdown']
+
+@pytest.mark.parametrize('name', BOOK)
+def test_page_begins_with_links_that_open_its_notebook(name):
+    page = processed(name)
+    assert page[0].startswith('Open this notebook')
+    repository, branch = settings()['git_url'], settings()['branch']
+    colab, binder, source = opened(page)
+    inside = source.removeprefix(f'{repository}/blob/{branch}/')
+    assert (ROOT/inside).samefile(NBS/name)
+    owner = repository.removeprefix('https://github.com/')
+    assert colab == f'https://colab.research.google.com/github/{owner}/blob/{branch}/{inside}'
+    assert binder == f'https://mybinder.org/v2/gh/{owner}/{branch}?urlpath=lab/tree/{inside}'
+
+def test_pages_are_processed_so():
+    assert settings()['procs'].split() == ['eqtutor.widgets:raw_html', 'eqtutor.widgets:OpenLinks']
+
+def test_binder_installs_the_repository():
+    "repo2docker takes the folder binder/ where there is one."
+    binder = ROOT/'binder'
+    assert {p.name for p in binder.iterdir()} == {'requirements.txt', 'runtime.txt'}
+    lines = (binder/'requirements.txt').read_text().splitlines()
+    assert [s for s in lines if s and not s.startswith('#')][-1] == '-e .[dev]'
+    version = (binder/'runtime.txt').read_text().strip().removeprefix('python-')
+    strategy = yaml_of('.github/workflows/test.yml')['jobs']['test']['strategy']
+    assert version in strategy['matrix']['python']

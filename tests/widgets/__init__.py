@@ -1,0 +1,1 @@
+"Tests of `eqtutor.widgets`: what it says, in a browser, in JupyterLab, and for everyone."

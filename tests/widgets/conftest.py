@@ -1,0 +1,101 @@
+"""A browser, and pages in it without any network.
+
+The fonts are the tests' own, wide ones that come with matplotlib: whether a page fits a phone must
+not depend on the fonts of the machine that asks.
+"""
+import base64
+import shutil
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from .examples import MAKE
+
+BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
+FLAGS = ('--no-sandbox --disable-gpu --disable-quic --no-first-run '
+         '--disable-background-networking --disable-component-update --disable-sync').split()
+FONTS = [('test sans', 'normal', 'DejaVuSans'), ('test sans', 'bold', 'DejaVuSans-Bold'),
+         ('test mono', 'normal', 'DejaVuSansMono'), ('test math', 'normal', 'DejaVuSerif')]
+FAMILIES = ('*{font-family:"test sans"!important}'
+            ':is(pre,code),:is(pre,code) *{font-family:"test mono"!important}'
+            'math,math *{font-family:"test math"!important}')
+
+
+@cache
+def fonts():
+    "A style element that holds the fonts and uses them for everything."
+    folder = Path(matplotlib.get_data_path())/'fonts'/'ttf'
+
+    def face(family, weight, file):
+        data = base64.b64encode((folder/f'{file}.ttf').read_bytes()).decode()
+        return (f'@font-face{{font-family:"{family}";font-weight:{weight};'
+                f'src:url(data:font/ttf;base64,{data})}}')
+    return '<style>' + ''.join(face(*font) for font in FONTS) + FAMILIES + '</style>'
+
+
+def with_fonts(html):
+    if '<title>' not in html: return fonts() + html
+    return html.replace('<title>', f'{fonts()}<title>', 1)
+
+
+@pytest.fixture(scope='module')
+def browser(request):
+    if why := request.config.missing_flags.get('browser'): pytest.skip(why)
+    from playwright.sync_api import sync_playwright
+    program = next(filter(None, map(shutil.which, BROWSERS)))
+    with sync_playwright() as playwright:   # each launch has a new, empty profile
+        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+def pytest_collection_modifyitems(items):
+    "Browsers run one after the other, beside whatever else is tested."
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents: item.add_marker(pytest.mark.xdist_group('browser'))
+
+
+class Visitor:
+    "Opens HTML as a file without any network, and notes what goes wrong or leaves the page."
+    def __init__(self, browser, file):
+        self.browser, self.file = browser, file
+        self.wrong, self.contexts = [], []
+
+    def __call__(self, text, width=1280, scripts=True, **more):
+        context = self.browser.new_context(
+            viewport=dict(width=width, height=900), offline=True,
+            java_script_enabled=scripts, **more)
+        self.contexts.append(context)
+        context.route('**', self.gate)
+        page = context.new_page()
+        page.on('console', self.note)
+        page.on('pageerror', lambda error: self.wrong.append(f'page: {error}'))
+        self.file.write_text(with_fonts(text), encoding='utf-8')
+        page.goto(self.file.as_uri())
+        if scripts: page.evaluate('document.fonts.ready.then(() => 0)')
+        return page
+
+    def gate(self, route):
+        if route.request.url.startswith('file:'): return route.continue_()
+        self.wrong.append(f'request: {route.request.url}')
+        route.abort()
+
+    def note(self, message):
+        if message.type in ('error', 'warning'): self.wrong.append(f'console: {message.text}')
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    visitor = Visitor(browser, tmp_path/'page.html')
+    yield visitor
+    for context in visitor.contexts: context.close()
+    assert not visitor.wrong
+
+
+@pytest.fixture(scope='module')
+def htmls():
+    "The pages of the examples, each made once."
+    return cache(lambda name: MAKE[name]().html())
