@@ -1,4 +1,4 @@
-"Affine self-convolution as a member of the library: bad input, saving, precision, export."
+"Affine self-convolution as a member of the library: bad input, copies, gradients, export."
 import copy
 import pickle
 from functools import partial
@@ -88,11 +88,15 @@ def test_export_with_a_dynamic_batch(cls):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('cls', [LiftingAffineSelfConv2d, GroupAffineSelfConv2d], **ids)
-def test_compilation_gives_one_graph_and_the_same_gradients(cls):
-    layer, x = example(cls, torch.float32)
+@pytest.mark.parametrize('cls, group, backend', [
+    (LiftingAffineSelfConv2d, 'p4', 'inductor'), (GroupAffineSelfConv2d, 'mirror', 'inductor'),
+    (GroupAffineSelfConv2d, 'p4', 'aot_eager'), (GroupSimpleAffineSelfConv2d, 'p4', 'aot_eager')])
+def test_compilation_gives_one_graph_and_the_same_gradients(cls, group, backend):
+    torch.manual_seed(0)
+    layer = perturb_(cls(3, 4, 3, group, 2))
+    x = torch.randn(2, 3, *(() if cls.lifts else (len(layer.group),)), 4, 5)
     parameters = list(layer.parameters())
-    compiled = torch.compile(layer, fullgraph=True)
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
     fast, plain = (torch.autograd.grad(f(x).square().sum(), parameters) for f in (compiled, layer))
     for a, b in zip(fast, plain): torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
