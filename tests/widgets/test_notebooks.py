@@ -24,15 +24,9 @@ def silent_faults(nb):
             elif WORDS.search(title): yield f'cell {i}: {title!r} shows no ✗: .expect_broken()'
 
 
-# their widgets do not end in `.expect_broken()` yet; whoever adds it takes the name out here
-TO_DO = {'1_foundations/04_equivariance.ipynb', '1_foundations/06_layers.ipynb',
-         '3_papers/24_e4.ipynb'}
-
-
 @pytest.mark.parametrize('name', BOOK)
 def test_widgets_of_broken_layers_show_it(name):
     faults = [*silent_faults(BOOK[name])]
-    if faults and name in TO_DO: pytest.xfail(faults[0])
     assert faults == []
 
 
