@@ -23,6 +23,9 @@ from eqtutor.kernels.self_attention import (
     streamed_attention)
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #00000019
+# Axes: b images, n heads, d the width of one, h and w pixels, Y and X with padding;
+# S, R, Q poses of queries, targets and sources; K offsets within reach
+
 def moved_offsets(
     group:Group|str,
     reach:tuple[int, int], # how far the neighbourhood goes, in rows and in columns
