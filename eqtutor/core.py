@@ -139,8 +139,8 @@ class IndexTables(nn.Module):
         self._prefetch()
 
     def _prefetch(self)->None:
-        "Copies for the layer's own weights, so that a compiled layer need make none."
-        for like in self.parameters(recurse=False):
+        "Copies for the layer's weights, so that a compiled layer need make none."
+        for like in self.parameters():
             if not like.is_floating_point(): continue
             for name in self.originals: self.table(name, like)
 
