@@ -1,4 +1,7 @@
-"The README's first command, end to end: trains, wins on turned digits, and leaves three whole files."
+"""The command: the README's first line end to end, in a process of its own, and the others here.
+
+The demo trains, wins on turned digits, and leaves three whole files.
+"""
 import json
 import os
 import re
@@ -10,16 +13,27 @@ from pathlib import Path
 
 import psutil
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from eqtutor.cli import app, group_of, run_demo, turn_digits
+from eqtutor.cost import cost_table
+from eqtutor.data import digits
+from eqtutor.experiments import BENCHMARKS
+from eqtutor.groups import GROUPS
+from eqtutor.models import MODELS
+from eqtutor.models.backbones import z2_cnn
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'
 
 
 def eqtutor(*args):
-    "Run the command in a process of its own; its exit code, output, seconds, and peak memory in bytes."
+    "Run the command in a process of its own; exit code, output, seconds, peak memory in bytes."
     began, peak = time.monotonic(), 0
-    process = subprocess.Popen([sys.executable, '-c', 'from eqtutor.cli import app; app()', *map(str, args)],
-                               cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding='utf-8')
+    command = [sys.executable, '-c', 'from eqtutor.cli import app; app()', *map(str, args)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, encoding='utf-8')
 
     def watch():
         nonlocal peak
@@ -52,7 +66,8 @@ def test_demo_succeeds_within_its_budget(demo):
 
 def test_demo_says_what_it_found(demo):
     output = demo[3]
-    for part in ('21,620', '24,610', 'any angle', 'conv7', 'demo.html'): assert part in output
+    parts = '21,620', '24,610', 'any angle', 'conv7', 'demo.html'
+    assert all(part in output for part in parts), output
 
 
 def test_quarter_turns_change_nothing_for_p4_and_it_wins_elsewhere(demo):
@@ -81,15 +96,137 @@ def test_files_are_whole(demo):
 def test_mistakes_get_one_paragraph(tmp_path):
     (tmp_path/'file').write_text('')
     code, output, *_ = eqtutor('demo', '--out', tmp_path/'file'/'below')
-    assert code == 1 and 'cannot be written to' in output and '--out' in output and 'Traceback' not in output
+    assert code == 1 and 'cannot be written to' in output and '--out' in output
+    assert 'Traceback' not in output
     assert sorted(p.name for p in tmp_path.iterdir()) == ['file']
 
 
 def test_damaged_data_gets_one_paragraph(tmp_path, monkeypatch):
     raw = tmp_path/'MNIST'/'raw'
     raw.mkdir(parents=True)
-    for name in ('train-images-idx3-ubyte', 'train-labels-idx1-ubyte', 't10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte'):
-        (raw/name).write_bytes(b'\0\0\x08\x03 cut off')
+    for split in ('train', 't10k'):
+        for kind in ('images-idx3', 'labels-idx1'):
+            (raw/f'{split}-{kind}-ubyte').write_bytes(b'\0\0\x08\x03 cut off')
     monkeypatch.setenv('EQTUTOR_DATA', str(tmp_path))
     code, output, *_ = eqtutor('demo', '--data', 'mnist', '--out', tmp_path/'out')
-    assert code == 1 and 'is damaged' in output and 'Delete this file' in output and 'Traceback' not in output
+    assert code == 1 and 'is damaged' in output and 'Delete this file' in output
+    assert 'Traceback' not in output
+
+
+# --- in this process
+
+def run(*args): return CliRunner().invoke(app, [str(a) for a in args])
+
+def refused(*args):
+    "What a command says that ends with exit code 1."
+    said = run(*args)
+    assert said.exit_code == 1 and 'Traceback' not in said.output, said.output
+    return said.output
+
+
+def test_wrong_options_are_refused():
+    assert run('demo', '--epochs', 0).exit_code == 2
+    assert run('demo', '--data', 'cifar').exit_code == 2
+    with pytest.raises(ValueError, match='at least 1'): run_demo(epochs=0)
+
+
+def test_turned_digits_have_paper_in_their_corners():
+    x, _ = digits('test')[:2]
+    assert turn_digits(x, 45.)[:, 0, 0, 0].tolist() == [x.min().item()]*2
+
+
+def test_models_as_json_are_the_rows_of_the_table():
+    rows, text = json.loads(run('models', '--json').stdout), run('models').stdout
+    assert {r['name'] for r in rows} == set(MODELS)
+    for r in rows:
+        line = rf'{re.escape(r["name"])} .*{r["ours"]:,} +{r["difference"]:,} '
+        assert re.search(line, text), r
+
+
+def test_group_is_read_from_the_name():
+    "Without a group `check` takes the one of the network's name: every name has one."
+    assert all(group_of(name) in GROUPS for name in MODELS)
+    assert group_of('alpha-F-p4m-resnet44') == 'p4m' and group_of('gsa-r4') == 'R4'
+
+
+def test_check_says_yes_no_or_nothing():
+    good = run('check', 'p4-cnn')
+    assert good.exit_code == 0 and 'equivariant to C4 in every layer' in good.output
+    bad = refused('check', 'z2-cnn', '--group', 'p4')
+    assert 'layers.conv1 breaks the symmetry first' in bad and '← breaks first' in bad
+    assert 'Nothing is claimed' in refused('check', 'p4-cnn', '--group', 'C3')   # four poses
+    assert "did you mean 'p4-cnn'" in refused('check', 'p4-cmm')
+    refused('check', 'p4-cnn', '--weights', 'nowhere.safetensors')
+    errors = json.loads(run('check', 'p4-cnn', '--json').stdout)
+    assert max(errors['layers.conv7']) < 1e-10 and len(errors['layers.conv7']) == 4
+
+
+def test_bench_prints_and_writes_what_it_measured(tmp_path):
+    said = run('bench', 'z2-cnn', '--batch', 2).stdout
+    assert re.search(r'\| z2-cnn \| 21,620 \| [\d.]+ M \| × [\d.]+ \|', said), said
+    assert 'unknown network' in refused('bench', 'nothing')
+    BENCHMARKS['quick'] = lambda: [('a title', cost_table({'z2-cnn': z2_cnn}, (1, 1, 28, 28)))]
+    try: said = run('bench', 'quick', '--out', tmp_path/'new'/'quick.json').stdout
+    finally: del BENCHMARKS['quick']
+    record = json.loads((tmp_path/'new'/'quick.json').read_text())
+    assert 'a title' in said and '21,620' in said and record['benchmark'] == 'quick'
+    assert record['tables']['a title'][0]['parameters'] == 21_620
+    assert {'versions', 'hardware', 'commit'} <= set(record)
+
+
+def test_train_takes_a_file_and_options_and_runs_once(tmp_path):
+    folders = '--out', tmp_path/'results', '--runs', tmp_path/'runs'
+    file = tmp_path/'c.json'
+    file.write_text('{"network": "z2-cnn", "data": "digits", "epochs": 5, "images": 100}')
+    done = run('train', file, '--epochs', 1, *folders)
+    assert done.exit_code == 0 and 'test accuracy' in done.output, done.output
+    result = json.loads((tmp_path/'results'/'z2-cnn-digits-100'/'0.json').read_text())
+    assert (result['settings']['images'], len(result['history'])) == (100, 1)
+    assert 'already holds a run' in refused('train', file, '--epochs', 1, *folders)
+
+
+def test_train_explains_what_is_wrong(tmp_path):
+    folders = '--out', tmp_path/'results', '--runs', tmp_path/'runs'
+    (tmp_path/'c.json').write_text('{')
+    assert 'is not JSON' in refused('train', tmp_path/'c.json', *folders)
+    assert 'Known are P1 rotMNIST' in refused('train', '--recipe', 'P5', *folders)
+    assert 'unknown data' in refused('train', '--data', 'imagenet', *folders)
+
+
+def test_estimate_says_and_does_nothing(tmp_path):
+    said = run('train', '--estimate', '--network', 'z2-cnn', '--data', 'digits', '--epochs', 2,
+               '--out', tmp_path/'results', '--runs', tmp_path/'runs')
+    assert said.exit_code == 0 and 'z2-cnn: 20 steps of 128 images' in said.output, said.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_labs_build_grade_and_tell_progress(tmp_path):
+    out, marks = tmp_path/'out', tmp_path/'marks'
+    assert '1 notebooks' in run('labs', 'build', out, '--chapters', '01').output
+    marked = run('labs', 'grade', out, '--out', marks)
+    assert marked.exit_code == 0 and '01_groups/01_groups: 0 of 11' in marked.output, marked.output
+    assert (marks/'marks.csv').exists()
+    assert 'as before' in run('labs', 'grade', out, '--out', marks).output
+    rows = json.loads(run('labs', 'progress', out, '--json').stdout)
+    assert [r['state'] for r in rows] == ['unsolved']*4
+    refused('labs', 'build', out, '--chapters', '99')
+    refused('labs', 'grade', tmp_path/'nowhere', '--out', tmp_path/'none')
+    assert not (tmp_path/'none').exists()
+
+
+def test_lab_copies_the_course(tmp_path):
+    said = run('lab', tmp_path/'course', '--no-open')
+    assert said.exit_code == 0, said.output
+    assert (tmp_path/'course'/'nbs'/'1_foundations'/'01_groups.ipynb').exists()
+
+
+def test_widget_is_one_page_or_nothing(tmp_path):
+    page = tmp_path/'w.html'
+    Image.new('RGB', (60, 40), 'red').save(tmp_path/'red.png')
+    for args in (['p4-cnn'], ['gsa-r4'], ['p4-all-cnn', '--image', tmp_path/'red.png']):
+        said = run('widget', *args, '--out', page)
+        assert said.exit_code == 0 and 'type="range"' in page.read_text(), said.output
+        page.unlink()
+    refused('widget', 'p4-cnn', '--image', tmp_path/'none.png', '--out', page)
+    refused('widget', 'p4-cnn', '--layer', 'layers.nothing', '--out', page)
+    assert not page.exists()

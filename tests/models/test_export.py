@@ -1,4 +1,4 @@
-"Networks leave Python: `torch.export` and ONNX give the outputs of the network itself, for any number of images."
+"Networks leave Python: `torch.export` and ONNX give their outputs, for any number of images."
 import pytest
 import torch
 
@@ -7,6 +7,8 @@ from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.models.backbones import p4_cnn
 
 BATCH = ({0: torch.export.Dim('batch')},)
+EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
+
 
 @pytest.fixture(scope='module', params=[p4_cnn, e4_net], ids=['p4_cnn', 'e4_net'])
 def exported(request):
@@ -25,15 +27,16 @@ def assert_same(net, run):
 def test_torch_export(exported, tmp_path):
     net, program = exported
     torch.export.save(program, tmp_path/'net.pt2')
-    again = torch.export.load(tmp_path/'net.pt2').module()
-    assert_same(net, again)
-    assert max(equivariance_error(again, torch.randn(2, 1, 28, 28), 'p4', kind='invariant')) < 1e-4
+    loaded = torch.export.load(tmp_path/'net.pt2').module()
+    assert_same(net, loaded)
+    assert max(equivariance_error(loaded, torch.randn(2, 1, 28, 28), 'p4', kind='invariant')) < 1e-4
 
 def test_onnx(exported, tmp_path):
-    runtime = pytest.importorskip('onnxruntime', reason="ONNX is an extra: pip install 'eqtutor[onnx]'")
-    pytest.importorskip('onnxscript', reason="ONNX is an extra: pip install 'eqtutor[onnx]'")
+    runtime = pytest.importorskip('onnxruntime', reason=EXTRA)
+    pytest.importorskip('onnxscript', reason=EXTRA)
     net, program = exported
     torch.onnx.export(program, dynamo=True, optimize=False).save(tmp_path/'net.onnx')
     session = runtime.InferenceSession(tmp_path/'net.onnx', providers=['CPUExecutionProvider'])
-    def run(x): return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+    name = session.get_inputs()[0].name
+    def run(x): return torch.from_numpy(session.run(None, {name: x.numpy()})[0])
     assert_same(net, run)

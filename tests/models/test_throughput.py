@@ -1,4 +1,4 @@
-"The p4-CNN's training step beside the same network of plain convolutions, and the loader's share of the time, as ratios inside one run."
+"The p4-CNN's step beside plain convolutions, and the loader's share, as ratios inside one run."
 import statistics
 
 import pytest
@@ -20,11 +20,12 @@ class MaxOverPoses(nn.Module):
 
 
 def plain_cnn():
-    "The p4-CNN's layers with free filters: plain convolutions 40 channels wide, and torch's own norms and pools."
+    "The p4-CNN's layers with free filters: convolutions 40 channels wide, torch's norms and pools."
     layers = []
     for i in range(1, 7):
         after = nn.MaxPool2d(2) if i == 2 else nn.Dropout(.3)
-        layers += [nn.Conv2d(1 if i == 1 else 40, 40, 3, bias=False), nn.BatchNorm2d(40, eps=2e-5), nn.ReLU(), after]
+        layers += [nn.Conv2d(1 if i == 1 else 40, 40, 3, bias=False),
+                   nn.BatchNorm2d(40, eps=2e-5), nn.ReLU(), after]
     return nn.Sequential(*layers, nn.Conv2d(40, 40, 4, bias=False), MaxOverPoses())
 
 
@@ -33,7 +34,8 @@ def test_the_plain_network_does_the_same_work():
     ours, plain, x = p4_cnn().eval(), plain_cnn().eval(), torch.randn(2, 1, 28, 28)
     convs = [m for m in plain.modules() if isinstance(m, nn.Conv2d)]
     groups = [m for m in ours.modules() if isinstance(m, (LiftingConv2d, GroupConv2d))]
-    for conv, layer in zip(convs, groups, strict=True): conv.weight.data = layer.filters().detach().clone()
+    for conv, layer in zip(convs, groups, strict=True):
+        conv.weight.data = layer.filters().detach().clone()
     torch.testing.assert_close(ours(x), plain(x))
     assert ours(x).std() > 1e-3 and count_macs(ours, x) == count_macs(plain, x)
 
@@ -41,11 +43,13 @@ def test_the_plain_network_does_the_same_work():
 @pytest.mark.timeout(600)
 def test_expanding_filters_is_no_bottleneck():
     torch.manual_seed(0)
-    ours, plain, x, best = p4_cnn(), plain_cnn(), torch.randn(BATCH, 1, 28, 28), float('inf')
+    ours, plain, best = p4_cnn(), plain_cnn(), float('inf')
+    x = torch.randn(BATCH, 1, 28, 28)
     for attempt in range(ATTEMPTS):
         best = min(best, time_ratio(ours, plain, x, repeats=15))
-        print(f'\np4-CNN, training step, batch {BATCH}: {best:.2f} × plain convolutions of the expanded widths '
-              f'(torch {torch.__version__}, {torch.get_num_threads()} threads)')
+        print(f'\np4-CNN, training step, batch {BATCH}: {best:.2f} × plain convolutions '
+              f'of the expanded widths, torch {torch.__version__}, '
+              f'{torch.get_num_threads()} threads')
         if best <= 1.1: return
     assert best <= 1.1
 
@@ -56,7 +60,8 @@ def test_the_loader_is_no_bottleneck(augment):
     "Beside the cheapest network of the papers, batches take at most a tenth of an epoch's time."
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(8*BATCH, 1, 28, 28), torch.arange(8*BATCH) % 10)
-    loader = TensorLoader(data, BATCH, shuffle=True, augment=AUGMENTATIONS[augment] if augment else None)
+    transform = AUGMENTATIONS[augment] if augment else None
+    loader = TensorLoader(data, BATCH, shuffle=True, augment=transform)
     net, best = p4_cnn(), float('inf')
 
     def load():

@@ -1,4 +1,4 @@
-"What a group convolution costs beside a plain `conv2d` with the same expanded filter bank, as a ratio inside one run."
+"What a group convolution costs beside a `conv2d` with the same filter bank, inside one run."
 import statistics
 import time
 
@@ -16,7 +16,7 @@ def seconds(step):
 
 
 def ratio(steps=30):
-    "Median time of forward+backward, ours over plain; the two take turns, so that both meet the same noise."
+    "Median time of forward+backward, ours over plain; they take turns and meet the same noise."
     torch.manual_seed(0)
     layer = GroupConv2d(16, 16, 3, 'p4', padding=1, bias=False)
     x = torch.randn(16, 16, 4, 32, 32, requires_grad=True)
@@ -24,7 +24,8 @@ def ratio(steps=30):
 
     def ours(): layer(x).sum().backward()
     def plain(): F.conv2d(x.flatten(1, 2), bank, padding=1).unflatten(1, (16, 4)).sum().backward()
-    ours(), plain()
+    ours()
+    plain()
     times = [(seconds(ours), seconds(plain)) for _ in range(steps)]
     return statistics.median(a for a, _ in times)/statistics.median(b for _, b in times)
 
@@ -34,6 +35,7 @@ def test_group_convolution_costs_what_a_convolution_costs():
     best = float('inf')
     for attempt in range(3):   # a machine under load can spoil one measurement, not three
         best = min(best, ratio())
-        print(f'\nGroupConv2d p4 16→16, 3×3, batch 16, 32×32, forward+backward: {best:.2f} × conv2d (torch {torch.__version__}, {torch.get_num_threads()} threads)')
+        print('\nGroupConv2d p4 16→16, 3×3, batch 16, 32×32, forward+backward: '
+              f'{best:.2f} × conv2d (torch {torch.__version__}, {torch.get_num_threads()} threads)')
         if best <= 1.15: return
     assert best <= 1.15

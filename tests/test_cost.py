@@ -1,0 +1,209 @@
+"Cost: what is counted, what is refused, and that counting leaves no trace."
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from eqtutor.cost import (CostRow, as_factor, cost_formula, cost_table, count_macs,
+                          count_parameters, layer_costs, mac_formula, markdown_table, peak_memory,
+                          time_ratio, training_step, with_prefix)
+from eqtutor.models.backbones import p4_cnn, z2_cnn
+from eqtutor.nn.convolution import GroupConv2d
+
+
+def conv(): return nn.Conv2d(6, 6, 3, padding=1)
+
+
+class Twice(nn.Module):
+    "One convolution, used twice."
+    def __init__(self):
+        super().__init__()
+        self.conv = conv()
+
+    def forward(self, x): return self.conv(self.conv(x))
+
+
+class Borrowed(Twice):
+    "Uses a layer's weights without calling the layer."
+    def forward(self, x): return F.conv2d(x, self.conv.weight, padding=1)
+
+
+class Wider(nn.Conv2d):
+    "Holds more than the formula of a convolution knows."
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.more = nn.Linear(7, 7)
+
+    def forward(self, x): return self.more(super().forward(x))
+
+
+class OwnWord(Wider):
+    "The same, and it says what it costs."
+    def macs(self, x_shape, y_shape): return 7
+
+
+@pytest.fixture
+def image(): return torch.randn(2, 6, 9, 7)
+
+
+@pytest.fixture
+def torch_formulas():
+    "Formulas registered in a test go with it."
+    from eqtutor.cost import FORMULAS
+    before = dict(FORMULAS)
+    yield
+    FORMULAS.clear()
+    FORMULAS.update(before)
+
+
+def test_layers_of_torch_in_a_network_are_counted_as_carried_out(image):
+    net = nn.Sequential(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8), nn.PReLU(), nn.Flatten(),
+                        nn.Linear(8*7*5, 3), nn.LayerNorm(3))
+    rows = layer_costs(net, image)
+    assert sum(r.macs for r in rows) == count_macs(net, image) > 0
+    assert sum(r.parameters for r in rows) == count_parameters(net) > 0
+
+
+def test_counting_leaves_no_trace(image):
+    net = Twice()
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    layer_costs(net, image)
+    count_macs(net, image, {nn.Conv2d: lambda layer, x: F.conv2d(x, layer.weight, padding=1)})
+    assert net.training and net.conv.training and not net.conv._forward_hooks
+    assert 'forward' not in net.conv.__dict__
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+
+
+def test_hooks_go_even_if_the_network_fails(image):
+    net = nn.Sequential(nn.Conv2d(6, 6, 3), nn.Linear(9, 9))
+    with pytest.raises(RuntimeError): layer_costs(net, image)
+    assert not net[0]._forward_hooks and net.training
+
+
+def test_parameter_that_no_layer_answers_for_is_named(image):
+    net = Twice()
+    net.scale = nn.Parameter(torch.ones(6))
+    with pytest.raises(ValueError, match='no cost formula for scale: give the layer'):
+        layer_costs(net, image)
+
+
+def test_weights_used_without_calling_the_layer_are_refused(image):
+    with pytest.raises(ValueError, match='conv was never called, so its MACs are missing'):
+        layer_costs(Borrowed(), image)
+
+
+def test_formula_of_a_type_is_not_believed_for_a_subclass_that_holds_more(image):
+    assert mac_formula(Wider(6, 6, 3)) is None
+    with pytest.raises(ValueError, match=r'no cost formula for 0\.weight, 0\.bias'):
+        layer_costs(nn.Sequential(Wider(6, 6, 3, padding=1)), image)
+
+
+def test_subclass_of_a_layer_of_torch_without_more_is_counted(image):
+    class Named(nn.Conv2d): pass
+    assert layer_costs(Named(6, 4, 3), image)[0].macs == count_macs(nn.Conv2d(6, 4, 3), image) > 0
+
+
+def test_layers_own_word_comes_first(image):
+    (row,) = layer_costs(nn.Sequential(OwnWord(6, 6, 3, padding=1)), image)
+    assert row.macs == 7 and row.parameters == 6*6*9 + 6 + 7*7 + 7
+
+
+def test_tied_weights_count_once(image):
+    net = nn.Sequential(conv(), conv())
+    net[1].weight = net[0].weight
+    rows = layer_costs(net, image)
+    assert [r.parameters for r in rows] == [6*6*9 + 6, 6]
+    assert rows[0].macs == rows[1].macs > 0
+
+
+def test_registered_formula_is_used_and_can_be_counted(image, torch_formulas):
+    layer = nn.ConvTranspose2d(6, 4, 3, stride=2)
+    with pytest.raises(ValueError, match='no cost formula'): layer_costs(layer, image)
+    cost_formula(nn.ConvTranspose2d)(lambda layer, x, y: 2*6*9*7*4*9)
+    assert layer_costs(layer, image)[0].macs == count_macs(layer, image) == 2*6*9*7*4*9
+
+
+def test_twin_of_a_type_stands_in_for_subclasses_and_only_for_the_count(image):
+    class Named(nn.Conv2d): pass
+    calls = []
+
+    def twin(layer, x):
+        calls.append(type(layer))
+        return F.conv2d(x[:, :, :5], layer.weight)
+
+    net = nn.Sequential(Named(6, 4, 3))
+    assert count_macs(net, image, {nn.Conv2d: twin}) == 2*4*3*5*6*9
+    assert calls == [Named]
+    assert net(image).shape == (2, 4, 7, 5) and calls == [Named]
+
+
+def test_training_step_drops_gradients():
+    net = p4_cnn(2)
+    loss = training_step(net, torch.randn(8, 1, 28, 28))
+    assert 0 < loss < 10 and all(p.grad is None for p in net.parameters())
+
+
+def test_time_ratio_takes_another_input_for_the_yardstick():
+    x, other = torch.randn(2, 1, 28, 28), torch.randn(2, 6, 9, 7)
+    yardstick = nn.Sequential(conv(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert time_ratio(p4_cnn(2), yardstick, x, other, repeats=2) > 0
+
+
+class Own(nn.Conv2d):
+    "Defined where a fresh process does not look."
+
+
+Own.__module__ = '__main__'
+
+
+@pytest.mark.parametrize('make', [lambda: p4_cnn(), Own, partial(p4_cnn, conv=Own)],
+                         ids=['lambda', 'own class', 'own class as an argument'])
+def test_memory_of_what_cannot_be_imported_is_refused(make):
+    with pytest.raises(ValueError, match='must be able to import'):
+        peak_memory(make, (1, 1, 28, 28))
+
+
+def test_memory_of_a_slow_or_failing_step_is_an_error():
+    with pytest.raises(RuntimeError, match='Give a larger timeout='):
+        peak_memory(p4_cnn, (1, 1, 28, 28), timeout=.01)
+    with pytest.raises(RuntimeError, match='failed in its own process: .*at least 28×28'):
+        peak_memory(p4_cnn, (1, 1, 9, 9))
+
+
+def test_time_without_a_yardstick_is_refused():
+    for asked in (dict(time=True), dict(compiled=True)):
+        with pytest.raises(ValueError, match='give yardstick='):
+            cost_table({'Z2-CNN': z2_cnn}, (2, 1, 28, 28), **asked)
+
+
+def test_table_leaves_out_what_nobody_measured():
+    rows = [CostRow('a', 999, 12_345), CostRow('b', 1_000, 2*10**9, time=.5)]
+    assert markdown_table(rows).splitlines() == [
+        '| network | parameters | MACs | time |', '| --- | ---: | ---: | ---: |',
+        '| a | 999 | 12.3 K | – |', '| b | 1,000 | 2 G | × 0.5 |']
+    full = [CostRow('c', 1, 1, 2., 3*2**20, 1.5)]
+    assert markdown_table(full).splitlines()[0].endswith('| time | peak memory | memory |')
+    assert markdown_table(full).splitlines()[2] == '| c | 1 | 1 | × 2 | 3 MB | × 1.5 |'
+
+
+def test_numbers_are_shown_with_three_digits():
+    assert [with_prefix(n) for n in (999, 999_600, 1_300_000_000_000)] == ['999', '1 M', '1.3 T']
+    ratios = [as_factor(t) for t in (.333, 99.4, 99.6, 1234.5)]
+    assert ratios == ['× 0.33', '× 99', '× 100', '× 1,234'] and as_factor(None) is None
+
+
+def test_layer_off_the_grid_pays_for_turning_its_filters_once_a_step():
+    layer, x = GroupConv2d(2, 3, 3, 'R8', padding=1), torch.randn(1, 2, 8, 9, 7)
+    one, three = (layer_costs(layer, x.repeat(b, 1, 1, 1, 1))[0].macs for b in (1, 3))
+    turning = one - (three - one)//2
+    assert turning == 8*layer.weight.numel()*9
+
+
+@pytest.mark.slow
+def test_compiled_network_has_a_row_of_its_own():
+    plain, compiled = cost_table({'small': partial(p4_cnn, 2)}, (2, 1, 28, 28), p4_cnn, time=True,
+                                 repeats=1, compiled=True)
+    assert (plain.name, compiled.name) == ('small', 'small, compiled')
+    assert plain.parameters == compiled.parameters and plain.time > 0 and compiled.time > 0
