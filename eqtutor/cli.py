@@ -41,8 +41,8 @@ from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
 from .models.backbones import p4_cnn, z2_cnn
 from .models.registry import Model, get_model, model_rows
-from .training import (environment, evaluate, fit, load_weights, seed_everything,
-                              write_atomic)
+from .files import write_atomic
+from .training import environment, evaluate, fit, load_weights, seed_everything
 from .widgets import RotateAndPermute, page
 
 # %% ../nbs/4_course/32_cli.ipynb #00000006

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from eqtutor.cost import count_parameters, interleaved
 from eqtutor.nn.convolution import GroupConv2d
-from eqtutor.training import environment, write_atomic
+from eqtutor.files import write_atomic
+from eqtutor.training import environment
 
 try:
     import escnn

@@ -12,7 +12,8 @@ import torch
 
 from eqtutor.data import DATASETS, get_loader
 from eqtutor.models.registry import get_model
-from eqtutor.training import RECIPES, evaluate, fit, seed_everything, write_atomic
+from eqtutor.files import write_atomic
+from eqtutor.training import RECIPES, evaluate, fit, seed_everything
 
 EXAMPLE = 'Expected an object such as {"network": "p4-cnn", "epochs": 10}.'
 

@@ -7,6 +7,7 @@ __all__ = ['GroupBatchNorm2d', 'GroupLayerNorm2d', 'SpatialPool2d', 'GroupPool']
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000003
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
@@ -15,53 +16,72 @@ from ..groups import Group, get_group
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000a
 class GroupBatchNorm2d(nn.BatchNorm3d):
-    "Batch norm of a feature map on G `(b, c, |H|, h, w)`: statistics over `(b, |H|, h, w)`, scale and shift per channel, shared over H."
+    "Batch norm of a feature map `(b, c, |H|, h, w)`; scale and shift per channel."
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000c
 class GroupLayerNorm2d(nn.LayerNorm):
-    "Layer norm of a feature map on G `(b, c, |H|, h, w)` over its channels at each place and pose; scale and shift per channel, shared over H."
+    "Layer norm over the channels of `(b, c, |H|, h, w)`; scale and shift per channel."
     def __init__(self,
         num_channels:int,
         eps:float=1e-5,
     ):
         super().__init__(num_channels, eps)
+
     def forward(self, f:Tensor)->Tensor:
-        if f.ndim != 5: raise ValueError(f'expected a feature map (b, c, |H|, h, w), got {tuple(f.shape)}')
-        return super().forward(f.movedim(1, -1)).movedim(-1, 1)
+        _check_feature_map(f)
+        y = super().forward(rearrange(f, 'b c g h w -> b g h w c'))
+        return rearrange(y, 'b g h w c -> b c g h w')
+
+def _check_feature_map(f:Tensor)->None:
+    if f.ndim == 5: return
+    raise ValueError(f'expected a feature map (b, c, |H|, h, w), got {tuple(f.shape)}')
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000018
 class SpatialPool2d(nn.Module):
-    "Max or mean over k×k windows of an image `(b, c, h, w)` or a feature map on G `(b, c, |H|, h, w)`; exact, or an error (Theorem 6.4)."
+    "Max or mean of windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error."
     def __init__(self,
         kernel_size:int,
         group:Group|str,        # a `Group` or its name
         stride:int|None=None,   # `kernel_size` if None
         padding:int=0,          # pixels on each side; at most half the window
         reduce:str='max',       # 'max' or 'mean'
-        strict:bool=True,       # raise where the stride breaks the symmetry; False warns
+        strict:bool=True,       # raise where the stride breaks the symmetry, or warn
     ):
         super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
+        self.kernel_size, self.padding = kernel_size, padding
+        self.stride = kernel_size if stride is None else stride
         check_positive(kernel_size=self.kernel_size, stride=self.stride)
-        self.group, self.reduce, self.strict = get_group(group), one_of(reduce, 'max', 'mean'), strict
+        self.group, self.strict = get_group(group), strict
+        self.reduce = one_of(reduce, 'max', 'mean')
         self.axes = reversed_axes(self.group)
+
     def forward(self, x:Tensor)->Tensor:
-        if x.ndim not in (4, 5) or x.ndim == 5 and x.shape[2] != len(self.group):
-            raise ValueError(f'expected an image (b, c, h, w) or a feature map (b, c, |H|, h, w) with |H| = {len(self.group)} for {self.group.name}, got {tuple(x.shape)}')
-        check_exact(x, self.group, self.kernel_size, self.stride, self.padding, 1, self.strict, self.axes)
+        n = len(self.group)
+        if x.ndim not in (4, 5) or x.ndim == 5 and x.shape[2] != n:
+            raise ValueError('expected an image (b, c, h, w) or a feature map '
+                             f'(b, c, |H|, h, w) with |H| = {n} for {self.group.name}, '
+                             f'got {tuple(x.shape)}')
+        check_exact(x, self.group, self.kernel_size, self.stride, self.padding, 1,
+                    self.strict, self.axes)
         pool = F.max_pool2d if self.reduce == 'max' else F.avg_pool2d
-        return pool(x.flatten(1, -3), self.kernel_size, self.stride, self.padding).unflatten(1, x.shape[1:-2])
-    def extra_repr(self)->str: return f'{self.kernel_size}, group={self.group.name}, stride={self.stride}, padding={self.padding}, reduce={self.reduce}'
+        y = pool(x.flatten(1, -3), self.kernel_size, self.stride, self.padding)
+        return y.unflatten(1, x.shape[1:-2])
+
+    def extra_repr(self)->str:
+        return (f'{self.kernel_size}, group={self.group.name}, stride={self.stride}, '
+                f'padding={self.padding}, reduce={self.reduce}')
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000001d
 class GroupPool(nn.Module):
-    "Max or mean over the group axis: feature map `(b, c, |H|, h, w)` to image `(b, c, h, w)`."
+    "Max or mean over the poses: `(b, c, |H|, h, w)` to an image `(b, c, h, w)`."
     def __init__(self,
         reduce:str='max', # 'max' or 'mean'
     ):
         super().__init__()
         self.reduce = one_of(reduce, 'max', 'mean')
+
     def forward(self, f:Tensor)->Tensor:
-        if f.ndim != 5: raise ValueError(f'expected a feature map (b, c, |H|, h, w), got {tuple(f.shape)}')
+        _check_feature_map(f)
         return f.amax(2) if self.reduce == 'max' else f.mean(2)
+
     def extra_repr(self)->str: return self.reduce

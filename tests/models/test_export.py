@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from eqtutor.nn.e4 import e4_net
+from eqtutor.models.e4 import e4_net
 from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.models.backbones import p4_cnn
 

@@ -1,0 +1,218 @@
+"Affine self-convolution (P2) trained and measured: how a layer starts, a short run, a benchmark."
+# Plain module: edited by hand, no notebook exports it.
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange
+from torch import Tensor, nn
+
+from eqtutor.cost import CostRow, Shape, cost_table, peak_memory, training_step
+from eqtutor.data import cifar10, digits, get_loader
+from eqtutor.experiments.registry import benchmark
+from eqtutor.models.affine import affine_resnet
+from eqtutor.nn.affine import AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap, map_pixels
+from eqtutor.files import write_atomic
+from eqtutor.training import evaluate, fit, seed_everything
+
+# axes: b images, n heads (on a group heads·|H|), d channels of a head, k offsets, q relative poses,
+# y x pixels, p all pixels in one axis
+
+
+# --- the layer with its windows written down
+
+def written_down(
+    A:AffineMap|GroupAffineMap,
+    f:Tensor, # its input
+)->Tensor:
+    "The windows `(b, heads, c/heads, k², h, w)` of an affine map."
+    psi, beta = A.psi_and_beta()
+    if isinstance(A, AffineMap): psi, sources = psi[None], [A.by_head(f)]
+    else: sources = A.sources(f)
+    k, heads = A.kernel_size, sources[0].shape[1:3]
+    near = [F.unfold(v.flatten(1, 2), k, padding=k//2).unflatten(1, (*heads, -1)) for v in sources]
+    if len(near) == 1: moved = near[0]*psi[0, ..., None]
+    else: moved = einsum(psi, torch.stack(near), 'q n d k, q b n d k p -> b n d k p')
+    return (moved + beta[..., None]).unflatten(-1, f.shape[-2:])
+
+
+def unfolded(
+    layer:AffineLayer,
+    f:Tensor, # its input
+)->Tensor:    # its output
+    "A layer with its windows written down, in k² times the memory: what a FLOP counter can see."
+    if layer.images and f.ndim == 5: return unfolded(layer, f[:, :, 0])[:, :, None]
+    if layer.simple:
+        key = values = written_down(layer.affine, map_pixels(layer.embed, f))
+        query = key[:, :, :, layer.kernel_size**2//2]
+    else:
+        query = written_down(layer.affine_query, map_pixels(layer.query, f))[:, :, :, 0]
+        key = written_down(layer.affine_key, map_pixels(layer.key, f))
+        values = written_down(layer.affine_value, map_pixels(layer.value, f))
+    at_pixel = rearrange(query*layer.scale, 'b n d y x -> b n y x 1 d')
+    scores = at_pixel @ rearrange(key, 'b n d k y x -> b n y x d k')
+    weights = layer.softmax(rearrange(scores, 'b n y x 1 k -> b n k y x'))
+    mixed = einsum(weights, values, 'b n k y x, b n d k y x -> b n d y x')
+    return map_pixels(layer.out, layer.value_map.join(mixed))
+
+
+# --- benchmark
+
+class WrittenDown(AffineSelfConv2d):
+    "The layer, computed by `unfolded`."
+    def forward(self, f:Tensor)->Tensor: return unfolded(self, f)
+
+
+class Convolved(AffineSelfConv2d):
+    "The layer with its linear maps left as convolutions."
+    def forward(self, f:Tensor)->Tensor:
+        query = self.affine_query.at_centre(self.query(f))*self.scale
+        weights = self.softmax(self.affine_key.scores(query, self.key(f)))
+        mixed = self.affine_value.mix(weights, self.value(f))
+        return self.out(self.affine_value.join(mixed))
+
+
+def alone(
+    layer:Callable[..., nn.Module], # a class
+    *args:int,                      # of it
+)->nn.Sequential:
+    "A layer between an identity that wants a gradient and a mean over places, to time a step by."
+    return nn.Sequential(nn.PReLU(init=1.), layer(*args), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def convolution_alone()->nn.Sequential: return alone(partial(nn.Conv2d, padding=1), 64, 64, 3)
+
+
+def compiled_and_warm(
+    make:Callable[[], nn.Module],
+    shape:Shape, # of an input
+)->nn.Module:
+    "The network after its first compiled training step."
+    net = make()
+    net.compile()
+    training_step(net, torch.randn(shape))
+    return net
+
+
+FORMS:dict[str, Callable[[], nn.Module]] = {
+    'written down': partial(alone, WrittenDown, 64, 64),
+    'linear maps as conv2d': partial(alone, Convolved, 64, 64),
+    'layer': partial(alone, AffineSelfConv2d, 64, 64)}
+NETWORKS:dict[str, Callable[[], nn.Module]] = {
+    'ResNet29+SASA': partial(affine_resnet, 'sasa'),
+    'ResNet29+Simple_ASC': partial(affine_resnet, 'simple'),
+    'ResNet29+ASC': affine_resnet,
+    'p4ResNet29+ASC': partial(affine_resnet, 'asc', 'p4')}
+
+
+@benchmark('affine')
+def measure_affine()->list[tuple[str, list[CostRow]]]:
+    "The layer, in three forms, over a convolution; and the networks over ResNet29."
+    shape = (16, 64, 32, 32)
+    rows = cost_table(FORMS, shape, convolution_alone, time=True, memory=True, compiled=True)
+    base = peak_memory(convolution_alone, shape)
+    for i, make in enumerate(FORMS.values()):     # every second row is the compiled form
+        peak = peak_memory(partial(compiled_and_warm, make, shape), shape)
+        rows[2*i + 1] = replace(rows[2*i + 1], memory=peak, memory_ratio=peak/base)
+    baseline = partial(affine_resnet, 'conv')
+    networks = cost_table(NETWORKS, (8, 3, 32, 32), baseline, time=True, repeats=5)
+    title = 'layer alone, batch 16, 64 channels × 32×32, 8 heads, k = 5, over a 64→64 3×3 conv2d'
+    return [(title, rows), ('training step, batch 8, 3×32×32, over ResNet29', networks)]
+
+
+# --- how a layer starts
+
+@torch.no_grad()
+def start_report(
+    layer:AffineLayer,
+    f:Tensor, # a typical input
+)->dict[str, float]:
+    """Spread of the scores; share of the places that attention uses (1: all alike); variance of the
+    output; and how much of that is β's alone and changes from place to place."""
+    query, key, value = layer.terms(f)
+    scores = layer.key_map.scores(query, key)
+    weights = layer.softmax(scores)
+    # exp(entropy), over the neighbours there are
+    used = torch.special.entr(weights).sum(2).exp()/(weights > 0).sum(2)
+    mixed = layer.value_map.mix(weights, value)
+    shift = layer.value_map.mix(weights, torch.zeros_like(value))   # of β alone
+    moving = shift - shift.mean((0, -2, -1), keepdim=True)          # a constant is like a bias
+    return {'scores': scores[weights > 0].std().item(), 'places used': used.mean().item(),
+            'variance': mixed.var().item(), "β's share": (moving.var()/mixed.var()).item()}
+
+
+STARTS = {   # name -> `init` of the layers, `zero_init` of the network
+    'published': ('published', True), 'conditioned': ('conditioned', True),
+    'published, last norms at one': ('published', False)}
+
+
+def compare_starts(
+    seeds:int=3,
+    epochs:int=2,
+    out:str|Path='results', # the result goes to `out/affine-starts/0.json`
+)->dict[str, Any]:
+    "Training loss and validation accuracy of each epoch on the embedded digits, from three starts."
+    settings = dict(seeds=seeds, epochs=epochs, lr=.1, widths=[8, 8, 8], data='digits')
+    result:dict[str, Any] = {'settings': settings, 'runs': {name: [] for name in STARTS}}
+    for (name, (init, zero)), seed in product(STARTS.items(), range(seeds)):
+        seed_everything(seed)
+        options = {'heads': 4, 'init': init}
+        net = affine_resnet('asc', widths=(8, 8, 8), in_channels=1, zero_init=zero, options=options)
+        train, valid = get_loader(digits('train'), 32, True, seed), get_loader(digits('valid'), 100)
+        run = fit(net, train, valid, epochs, lr=.1, optimizer='nesterov', bar=False)
+        result['runs'][name].append(run.history)
+        result |= {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
+    write_result(result, Path(out)/'affine-starts'/'0.json')
+    return result
+
+
+# --- the networks, for a few minutes
+
+def short_run(
+    operator:str='asc',      # of `affine_resnet`
+    init:str='published',    # of its layers, where they have it
+    seed:int=0,
+    per_class:int=200,       # training images of each class
+    epochs:int=5,
+    # the result goes to `out/affine-short/<operator>[-conditioned]-<seed>.json`
+    out:str|Path='results',
+)->dict[str, Any]:
+    "ResNet29 on a part of CIFAR-10: the paper's recipe on fewer images and epochs."
+    train, valid, test = some_cifar10(per_class, seed)
+    seed_everything(seed)
+    net = affine_resnet(operator, options={'init': init} if operator in ('simple', 'asc') else None)
+    began = time.perf_counter()
+    settings = dict(network=operator, init=init, data='cifar10', per_class=per_class, seed=seed)
+    run = fit(net, train, valid, epochs, lr=.05, weight_decay=1e-4, schedule='P2 ResNet29',
+              optimizer='nesterov', config=settings, bar=False)
+    parameters = sum(p.numel() for p in net.parameters())
+    result = run.header | dict(settings=settings, parameters=parameters, history=run.history,
+                               test=evaluate(net, test))
+    result['seconds'] = round(time.perf_counter() - began, 1)
+    name = operator if init == 'published' else f'{operator}-{init}'
+    write_result(result, Path(out)/'affine-short'/f'{name}-{seed}.json')
+    return result
+
+
+def some_cifar10(
+    per_class:int, # training images
+    seed:int,      # of their order
+)->tuple:          # training, validation and test batches
+    "A part of CIFAR-10: mirrored and shifted to train on; 500 images to validate, 2,000 to test."
+    data = {split: cifar10(split, per_class=per_class) for split in ('train', 'valid', 'test')}
+    train = get_loader(data['train'], 32, True, seed, augment='P2')
+    valid = list(islice(get_loader(data['valid'], 250), 2))
+    test = list(islice(get_loader(data['test'], 250), 8))
+    return train, valid, test
+
+
+def write_result(result:dict[str, Any], file:Path)->None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())
