@@ -28,7 +28,7 @@ def copy_course(target):
 
 
 class SdistWithCourse(sdist):
-    "An sdist that carries what a wheel is built from: `settings.ini`, which this file reads, and the course."
+    "An sdist with what a wheel is built from: `settings.ini`, which this file reads; the course."
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, files)
         shutil.copy(here/'settings.ini', base_dir)
@@ -36,12 +36,13 @@ class SdistWithCourse(sdist):
 
 
 class BuildWithCourse(build_py):
-    "A wheel with the course in it, as `eqtutor/course`: an editable install reads it where it lies."
+    "A wheel with the course as `eqtutor/course`: an editable install reads it where it lies."
     def run(self):
         super().run()
         if not self.editable_mode: copy_course(Path(self.build_lib)/'eqtutor'/'course')
 
 
+EXTRAS = 'dev', 'pcam', 'lab', 'nbgrader', 'onnx'
 pythons = [f'3.{minor}' for minor in range(int(cfg['min_python'].split('.')[1]), 14)]
 setup(
     name=cfg['lib_name'],
@@ -59,10 +60,11 @@ setup(
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),
-    extras_require={extra: cfg[f'{extra}_requirements'].split() for extra in ('dev', 'pcam', 'lab', 'nbgrader', 'onnx')},
+    extras_require={extra: cfg[f'{extra}_requirements'].split() for extra in EXTRAS},
     entry_points={'console_scripts': cfg['console_scripts'].split(),
                   'nbdev': [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"]},
     classifiers=['Development Status :: 3 - Alpha', 'Intended Audience :: Science/Research',
-                 'Intended Audience :: Education', 'License :: OSI Approved :: Apache Software License',
+                 'Intended Audience :: Education',
+                 'License :: OSI Approved :: Apache Software License',
                  *(f'Programming Language :: Python :: {v}' for v in pythons)],
 )

@@ -21,7 +21,7 @@ def one_of(
     value:str,
     *allowed:str, # what it may be
 )->str:
-    "`value`, if it is one of the allowed words; otherwise a `ValueError` that lists them."
+    "`value`, if it is one of the allowed words; otherwise an error that lists them."
     if value in allowed: return value
     raise ValueError(f'expected one of {", ".join(map(repr, allowed))}, got {value!r}')
 
@@ -32,7 +32,8 @@ def check_positive(
     "Raise a `ValueError` unless every size is a positive int."
     for name, n in sizes.items():
         if not isinstance(n, bool) and isinstance(n, int) and n > 0: continue
-        raise ValueError(f'{name} must be a positive int (windows are square), got {n!r}')
+        raise ValueError(f'{name} must be a positive int (windows are square), '
+                         f'got {n!r}')
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000009
 def check_odd(
@@ -42,8 +43,8 @@ def check_odd(
     check_positive(**sizes)
     for name, k in sizes.items():
         if k % 2: continue
-        raise ValueError(f'a window needs a pixel in its middle: expected an odd {name}, '
-                         f'got {k}; use {k - 1} or {k + 1}')
+        raise ValueError('a window needs a pixel in its middle: expected an odd '
+                         f'{name}, got {k}; use {k - 1} or {k + 1}')
 
 # %% ../nbs/5_workshop/50_core.ipynb #0000000a
 def same_padding(
@@ -56,11 +57,12 @@ def same_padding(
     if whole and padding >= 0: return padding  # type: ignore[operator,return-value]
     if padding == 'valid': return 0
     if padding != 'same':
-        raise ValueError(f"padding must be an int ≥ 0, 'same' or 'valid', got {padding!r}")
+        raise ValueError("padding must be an int ≥ 0, 'same' or 'valid', "
+                         f'got {padding!r}')
     if kernel_size % 2: return dilation*(kernel_size - 1)//2
-    raise ValueError(f"padding='same' with the even kernel_size {kernel_size} would shift "
-                     'the image by half a pixel and break the symmetry. Expected an odd '
-                     f'kernel_size: use {kernel_size - 1} or {kernel_size + 1}, '
+    raise ValueError(f"padding='same' with the even kernel_size {kernel_size} would "
+                     'shift the image by half a pixel and break the symmetry. Expected '
+                     f'an odd kernel_size: use {kernel_size - 1} or {kernel_size + 1}, '
                      'or give padding as a number.')
 
 # %% ../nbs/5_workshop/50_core.ipynb #0000000d
@@ -75,7 +77,8 @@ def check_input(
     if tuple(x.shape[1:-2]) == want: return
     shape, hint = f'an image (b, {channels}, h, w)', ''
     if group is None and x.ndim == 5:
-        hint = ' This looks like a feature map on G: use GroupConv2d, or project it first.'
+        hint = (' This looks like a feature map on G: use GroupConv2d, or project it '
+                'first.')
     if group is not None:
         shape = (f'a feature map (b, {channels}, |H|, h, w) '
                  f'with |H| = {len(group)} for {group.name}')
@@ -90,8 +93,9 @@ def once_differentiable(
     @wraps(backward)
     def checked(ctx, *grads):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError('this layer has first derivatives only: create_graph=True '
-                               '(gradient penalties, Hessians) is not supported')
+            raise RuntimeError('this layer has first derivatives only: '
+                               'create_graph=True (gradient penalties, Hessians) is '
+                               'not supported')
         return backward(ctx, *grads)
     return checked
 
@@ -110,11 +114,11 @@ def filter_matrices(
     group:Group,     # any
     kernel_size:int, # odd
 )->Tensor:           # `(|H|, k², k²)`, float64
-    "The move of a filter as a matrix on its entries: bilinear, cut off outside its disc."
+    "The move of a filter as a matrix on its entries: bilinear, inside its disc."
     k = kernel_size
     if k % 2 == 0:
-        raise ValueError(f'{group.name} turns filters between pixels, which needs an odd '
-                         f'kernel_size, got {k}: use {k - 1} or {k + 1}')
+        raise ValueError(f'{group.name} turns filters between pixels, which needs an '
+                         f'odd kernel_size, got {k}: use {k - 1} or {k + 1}')
     basis = torch.eye(k*k, dtype=torch.float64)*disc(k, k, margin=.5).flatten()
     basis = basis.view(-1, 1, k, k)
     images = [act(group, h, basis).flatten(1) for h in group.elements]
@@ -122,19 +126,20 @@ def filter_matrices(
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000018
 class IndexTables(nn.Module):
-    "A layer with tables computed from its group: always where its weights are, not saved."
+    "A layer with tables from its group: always where its weights are, never saved."
     def tables(self)->dict[str, Tensor]:
         "The tables by name: on the CPU, whole numbers or float64. A layer says which."
         raise NotImplementedError
 
     def make_tables(self)->None:
         "Compute the tables, once the layer has what they depend on."
-        with torch.inference_mode(False), torch.device('cpu'): self.originals = self.tables()
+        with torch.inference_mode(False), torch.device('cpu'):
+            self.originals = self.tables()
         self._copies:dict[tuple, Tensor] = {}
         self._prefetch()
 
     def _prefetch(self)->None:
-        "Copies for the layer's own weights, so that a compiled layer need not make them."
+        "Copies for the layer's own weights, so that a compiled layer need make none."
         for like in self.parameters(recurse=False):
             if not like.is_floating_point(): continue
             for name in self.originals: self.table(name, like)
@@ -143,7 +148,7 @@ class IndexTables(nn.Module):
         name:str,    # as in `tables`
         like:Tensor, # a weight, or whatever the table is used with
     )->Tensor:
-        "A table on the device of `like`, and in its dtype if it holds no whole numbers."
+        "A table on the device of `like`; in its dtype, too, unless of whole numbers."
         original = self.originals[name]
         dtype = like.dtype if original.is_floating_point() else original.dtype
         key = name, like.device, dtype

@@ -19,22 +19,25 @@ from ..groups import Group, get_group
 from ..kernels.windows import window_mask, window_scores, window_sum
 from .convolution import GroupConv2d
 
+# axes: b images, c channels, d channels of a head, h rows, w columns
+
 # %% ../../nbs/3_papers/20_attention.ipynb #0000003e
 class QueryKeyValue(nn.Module):
-    "The maps φ of an image `(b, c, h, w)`: queries, keys and values, `(b, heads, d, h, w)` each."
+    "Queries, keys and values, `(b, heads, d, h, w)` each, of an image `(b, c, h, w)`."
     def __init__(self,
         in_channels:int,
         out_channels:int, # a multiple of `heads`
         heads:int,
-        scale:str,        # of the queries, with d channels a head: 'root' 1/√d, 'head' 1/d, or
-                          # 'channels' 1/out_channels
+        # of the queries, with d channels a head: 'root' 1/√d, 'head' 1/d, or 'channels'
+        # 1/out_channels
+        scale:str,
         bias:bool,
     ):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
         if out_channels % heads:
-            raise ValueError('the heads share out_channels equally: expected a multiple of '
-                             f'{heads}, got {out_channels}')
+            raise ValueError('the heads share out_channels equally: expected a '
+                             f'multiple of {heads}, got {out_channels}')
         self.heads, self.width = heads, out_channels//heads
         scales = dict(root=self.width**-.5, head=1/self.width, channels=1/out_channels)
         self.scale = scales[one_of(scale, *scales)]
@@ -53,7 +56,7 @@ class QueryKeyValue(nn.Module):
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000040
 class WindowEncoding(nn.Module):
-    "Scores q·ρ_Δ of a window's offsets: queries `(b, heads, d, h, w)` to `(b, heads, k², h, w)`."
+    "Scores q·ρ_Δ in a window: queries `(b, heads, d, h, w)` to `(b, heads, k², h, w)`."
     def __init__(self,
         heads:int,
         width:int,       # of a head
@@ -71,7 +74,7 @@ class WindowEncoding(nn.Module):
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000102
 class ImageEncoding(nn.Module):
-    "The same for all offsets within an image: `(b, heads, h·w, h, w)`, source before target."
+    "Scores q·ρ_Δ in an image: `(b, heads, h·w, h, w)`, the source before the target."
     def __init__(self,
         heads:int,
         width:int,            # of a head
@@ -84,13 +87,15 @@ class ImageEncoding(nn.Module):
     def forward(self, q:Tensor)->Tensor:
         (top, left), (h, w) = self.size, q.shape[-2:]
         if h > top or w > left:
-            raise ValueError(f'there are encodings for offsets within {top}×{left} pixels, got '
-                             f'an image of {h}×{w}: give a larger size, or a window')
+            raise ValueError('there are encodings for offsets within '
+                             f'{top}×{left} pixels, got an image of {h}×{w}: '
+                             'give a larger size, or a window')
         known = self.table[..., top - h:top + h - 1, left - w:left + w - 1].flatten(2)
         r, c = torch.arange(h, device=q.device), torch.arange(w, device=q.device)
-        down, right = r[:, None] - r + h - 1, c[:, None] - c + w - 1     # source minus target
-        entry = (down[:, None, :, None]*(2*w - 1) + right[:, None]).flatten(2).flatten(0, 1)
-        entry = entry.expand(*q.shape[:2], -1, -1)                       # `(source, target)`
+        # source minus target, from 0
+        down, right = r[:, None] - r + h - 1, c[:, None] - c + w - 1
+        entry = down[:, None, :, None]*(2*w - 1) + right[:, None]
+        entry = entry.flatten(2).flatten(0, 1).expand(*q.shape[:2], -1, -1)
         return (known.mT @ q.flatten(-2)).gather(2, entry).unflatten(-1, (h, w))
 
     def offsets(self, h:int, w:int)->int:
@@ -99,13 +104,13 @@ class ImageEncoding(nn.Module):
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000042
 class Attention2d(nn.Module):
-    "Multi-head attention of images `(b, c, h, w)`, over all pixels or a window around each."
+    "Multi-head attention of images `(b, c, h, w)`, over all pixels or around each."
     def __init__(self,
         in_channels:int,
         out_channels:int, # a multiple of `heads`
         window:int|None,  # odd; None: every pixel attends to all
         heads:int,
-        boundary:str,     # beyond the image: 'mask', no neighbours; 'zero', key and value 0
+        boundary:str,     # beyond the image: 'mask', nothing; 'zero', key and value 0
         scale:str,        # of the scores, as for `QueryKeyValue`
         bias:bool,        # of the query, key and value maps
         out_bias:bool,    # of the output map
@@ -118,7 +123,7 @@ class Attention2d(nn.Module):
         self.window, self.heads, self.group = window, heads, get_group('Z2')
         self.boundary = one_of(boundary, 'mask', 'zero')
         self.absolute:nn.Parameter|None = None   # encodings of the pixels, `(c, h, w)`
-        self.relative:Any = None                 # of the offsets: scores of them from queries
+        self.relative:Any = None                 # of the offsets: queries to scores
 
     def weights(self, q:Tensor, content:Tensor)->Tensor:
         "Softmax over the sources of the scores q·k, which are given, plus q·ρ."
@@ -130,7 +135,7 @@ class Attention2d(nn.Module):
     def attention(self, x:Tensor)->Tensor:
         "Attention weights `(b, heads, sources, h, w)`: for each target they sum to 1."
         q, k, _ = self.maps(*self._image_and_places(x))
-        if self.window is not None: return self.weights(q, window_scores(q, k, self.window))
+        if self.window: return self.weights(q, window_scores(q, k, self.window))
         pairs = k.flatten(-2).mT @ q.flatten(-2)
         return self.weights(q, pairs.unflatten(-1, q.shape[-2:]))
 
@@ -151,21 +156,21 @@ class Attention2d(nn.Module):
         return y.mT.unflatten(-1, q.shape[-2:])
 
     def _image_and_places(self, x:Tensor)->tuple[Tensor, Tensor|None]:
-        "The image, which may have the trivial group's axis, and the encodings of its pixels."
+        "The image, without the trivial group's axis, and the encodings of its pixels."
         group = self.group if x.ndim == 5 else None
         check_input(x, self.in_channels, group, type(self).__name__)
         places = self.absolute
         if places is not None and places.shape[-2:] != x.shape[-2:]:
             want, got = ('×'.join(map(str, t.shape[-2:])) for t in (places, x))
-            raise ValueError('an absolute encoding knows the pixels of one size: expected an '
-                             f'image of {want}, got {got}')
+            raise ValueError('an absolute encoding knows the pixels of one size: '
+                             f'expected an image of {want}, got {got}')
         return x[:, :, 0] if x.ndim == 5 else x, places
 
     def macs(self,
         x_shape:tuple[int, ...], # of the input
         y_shape:tuple[int, ...], # of the output
     )->int:
-        "Multiply-accumulates: four maps; each source compared and summed; each offset compared."
+        "Four maps; each source compared and summed; each encoded offset compared."
         (h, w), width = x_shape[-2:], self.out_channels
         sources = self.window**2 if self.window else h*w
         offsets = 0 if self.relative is None else self.relative.offsets(h, w)
@@ -174,44 +179,49 @@ class Attention2d(nn.Module):
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000044
 class SelfAttention2d(Attention2d):
-    "Self-attention `(b, in_channels, h, w)` to `(b, out_channels, h, w)` (P3, Eqs 8–11)."
+    "Self-attention, images `(b, in_channels, h, w)` to images (P3, Eqs 8–11)."
     def __init__(self,
         in_channels:int,
-        out_channels:int,               # a multiple of `heads`
-        window:int|None=None,           # odd; None: every pixel attends to all
+        out_channels:int,         # a multiple of `heads`
+        window:int|None=None,     # odd; None: every pixel attends to all
         heads:int=1,
-        encoding:str='relative',        # 'none', 'absolute' or 'relative'
-        # height and width of the images for 'absolute'; the largest for 'relative' without window
+        encoding:str='relative',  # 'none', 'absolute' or 'relative'
+        # height and width: of the images for 'absolute', of the largest for 'relative'
+        # without window
         size:tuple[int, int]|None=None,
-        boundary:str='mask',            # beyond the image: 'mask', or 'zero' keys and values
-        scale:str='root',               # of the scores: 'root' 1/√d, 'head' 1/d, 'channels'
-        bias:bool=True,                 # of the query, key and value maps
-        out_bias:bool=True,             # of the output map
+        boundary:str='mask',      # beyond the image: 'mask', or 'zero' keys and values
+        scale:str='root',         # of the scores: 'root' 1/√d, 'head' 1/d, 'channels'
+        bias:bool=True,           # of the query, key and value maps
+        out_bias:bool=True,       # of the output map
     ):
-        super().__init__(in_channels, out_channels, window, heads, boundary, scale, bias, out_bias)
+        super().__init__(
+            in_channels, out_channels, window, heads, boundary, scale, bias, out_bias)
         self.encoding = one_of(encoding, 'none', 'absolute', 'relative')
         width = self.maps.width
         if encoding == 'absolute':
             self.absolute = nn.Parameter(torch.randn(in_channels, *self._checked(size)))
-        if encoding == 'relative' and window: self.relative = WindowEncoding(heads, width, window)
+        if encoding == 'relative' and window:
+            self.relative = WindowEncoding(heads, width, window)
         elif encoding == 'relative':
             self.relative = ImageEncoding(heads, width, self._checked(size))
 
     def _checked(self, size:tuple[int, int]|None)->tuple[int, int]:
         if not isinstance(size, (tuple, list)) or len(size) != 2:
-            raise ValueError(f'the {self.encoding} encoding is a table of places: expected '
-                             f'size=(height, width) of the images, got {size!r}')
+            raise ValueError(f'the {self.encoding} encoding is a table of places: '
+                             'expected size=(height, width) of the images, '
+                             f'got {size!r}')
         check_positive(height=size[0], width=size[1])
         return size[0], size[1]
 
     def extra_repr(self)->str:
         text = (f'{self.in_channels}, {self.out_channels}, window={self.window}, '
                 f'heads={self.heads}, encoding={self.encoding!r}')
-        return text if self.window is None else f'{text}, boundary={self.boundary!r}'
+        if self.window is None: return text
+        return f'{text}, boundary={self.boundary!r}'
 
 # %% ../../nbs/3_papers/20_attention.ipynb #0000005b
 class RowsAndColumns(nn.Module):
-    "Scores of factorised encodings: half of a head's channels know the offset's row, half its column."
+    "Scores in a window: half of a head's channels know the row, half the column."
     def __init__(self,
         heads:int,
         width:int,       # of a head, even
@@ -219,9 +229,9 @@ class RowsAndColumns(nn.Module):
     ):
         super().__init__()
         if width % 2:
-            raise ValueError('half of the channels of a head encode rows, half columns: expected '
-                             f'an even width, got {width}; choose out_channels a multiple of '
-                             f'{2*heads}')
+            raise ValueError('half of the channels of a head encode rows, half '
+                             f'columns: expected an even width, got {width}; choose '
+                             f'out_channels a multiple of {2*heads}')
         self.rows = nn.Parameter(torch.randn(heads, width//2, kernel_size))
         self.columns = nn.Parameter(torch.randn(heads, width//2, kernel_size))
 
@@ -237,21 +247,22 @@ class RowsAndColumns(nn.Module):
 
 # %% ../../nbs/3_papers/20_attention.ipynb #0000005d
 class StandAloneSelfAttention2d(Attention2d):
-    "SASA, local attention with factorised encodings, image to image (Ramachandran et al. 2019)."
+    "SASA, local attention with factorised encodings (Ramachandran et al. 2019)."
     def __init__(self,
         in_channels:int,
         out_channels:int,      # a multiple of 2·heads
         kernel_size:int,       # odd
         heads:int=8,
-        # beyond the image: 'mask', no neighbours; 'zero', key and value 0, but with their encoding
+        # beyond the image: 'mask', no neighbours; 'zero', key and value 0, but with
+        # their encoding
         boundary:str='mask',
-        scale:str='head',      # of the scores: 'root' 1/√d, 'head' 1/d, 'channels' 1/out_channels
+        scale:str='head',      # of the scores: 'root', 'head' or 'channels'
         bias:bool=True,        # of the query, key and value maps
         out_bias:bool=False,   # of the output map
     ):
         check_odd(kernel_size=kernel_size)
-        super().__init__(in_channels, out_channels, kernel_size, heads, boundary, scale, bias,
-                         out_bias)
+        super().__init__(in_channels, out_channels, kernel_size, heads, boundary, scale,
+                         bias, out_bias)
         self.relative = RowsAndColumns(heads, self.maps.width, kernel_size)
 
     def extra_repr(self)->str:
@@ -269,19 +280,19 @@ def sasa_operator(
     window:int|None=5,        # of the attention; `kernel_size` if None
     **kwargs,                 # as for `StandAloneSelfAttention2d`
 )->StandAloneSelfAttention2d:
-    "SASA in a convolution's place, on feature maps `(b, c, 1, h, w)`: a backbone's `operator=`."
+    "SASA in a convolution's place, on `(b, c, 1, h, w)`: a backbone's `operator=`."
     if len(get_group(group)) > 1:
-        raise ValueError("SASA commutes with translations only: expected the group 'Z2', got "
-                         f'{get_group(group).name}')
+        raise ValueError('SASA commutes with translations only: expected the group '
+                         f"'Z2', got {get_group(group).name}")
     if padding != 'same':
-        raise ValueError("SASA keeps the size of the image: expected padding='same', got "
-                         f'{padding!r}')
+        raise ValueError("SASA keeps the size of the image: expected padding='same', "
+                         f'got {padding!r}')
     return StandAloneSelfAttention2d(in_channels, out_channels, window or kernel_size,
                                      out_bias=bias, **kwargs)
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000073
 class FeatureGate(nn.Module):
-    "A factor in [0, 1] for each entry of `(b, c, |H|, h, w)`; images where H is trivial."
+    "A factor in [0, 1] for each entry of `(b, c, |H|, h, w)`, or of an image on Z2."
     def __init__(self,
         channels:int,
         group:Group|str,
@@ -297,7 +308,8 @@ class FeatureGate(nn.Module):
     def attention(self, f:Tensor)->Tensor:
         "The factors, with 1 for each axis along which they do not vary."
         image = f.ndim == 4 and len(self.group) == 1
-        check_input(f, self.channels, None if image else self.group, type(self).__name__)
+        group = None if image else self.group
+        check_input(f, self.channels, group, type(self).__name__)
         if image: return self.scores(f[:, :, None]).sigmoid()[:, :, 0]
         return self.scores(f).sigmoid()
 
@@ -311,12 +323,13 @@ class SqueezeExcitation(FeatureGate):
     def __init__(self,
         channels:int,
         group:Group|str='Z2',
-        reduction:int=16,      # the hidden layer has channels/reduction units, at least one
+        reduction:int=16,      # of the channels in the hidden layer, which keeps one
     ):
         super().__init__(channels, group)
         check_positive(reduction=reduction)
         hidden = max(channels//reduction, 1)
-        self.squeeze, self.excite = nn.Linear(channels, hidden), nn.Linear(hidden, channels)
+        self.squeeze = nn.Linear(channels, hidden)
+        self.excite = nn.Linear(hidden, channels)
 
     def scores(self, f:Tensor)->Tensor:
         means = f.mean((2, 3, 4))
@@ -324,11 +337,11 @@ class SqueezeExcitation(FeatureGate):
 
 # %% ../../nbs/3_papers/20_attention.ipynb #0000007e
 class ChannelAttention(FeatureGate):
-    "Each channel and pose times a factor from all means and maxima over space (CBAM; P1 §2.3.1)."
+    "Channel and pose times a factor from all means and maxima (CBAM; P1 §2.3.1)."
     def __init__(self,
         channels:int,
         group:Group|str='Z2',
-        reduction:int=16,      # the hidden layer has channels/reduction channels, at least one
+        reduction:int=16,      # of the channels in the hidden layer, which keeps one
         bias:bool=False,
     ):
         super().__init__(channels, group)
@@ -338,13 +351,14 @@ class ChannelAttention(FeatureGate):
         self.excite = GroupConv2d(hidden, channels, 1, group, bias=bias)
 
     def scores(self, f:Tensor)->Tensor:
-        mean, top = f.mean((-2, -1), keepdim=True), f.amax((-2, -1), keepdim=True)
-        both = self.excite(F.relu(self.squeeze(torch.cat([mean, top]))))   # one batch, one call
+        mean = f.mean((-2, -1), keepdim=True)
+        top = f.amax((-2, -1), keepdim=True)
+        both = self.excite(F.relu(self.squeeze(torch.cat([mean, top]))))   # one batch
         return both.unflatten(0, (2, -1)).sum(0)
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000103
 class SpatialAttention(FeatureGate):
-    "Each place and pose times a factor from the channels' mean and maximum around it (CBAM)."
+    "Place and pose times a factor from the channels' mean and maximum nearby (CBAM)."
     def __init__(self,
         channels:int,
         group:Group|str='Z2',
@@ -354,4 +368,5 @@ class SpatialAttention(FeatureGate):
         super().__init__(channels, group)
         self.look = GroupConv2d(2, 1, kernel_size, group, padding='same', bias=bias)
 
-    def scores(self, f:Tensor)->Tensor: return self.look(torch.stack([f.mean(1), f.amax(1)], 1))
+    def scores(self, f:Tensor)->Tensor:
+        return self.look(torch.stack([f.mean(1), f.amax(1)], 1))

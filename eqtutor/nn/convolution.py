@@ -23,22 +23,23 @@ def bank_index(
     lifts:bool=False,    # the input has no poses
     projects:bool=False, # the output has no poses
 )->Tensor:               # `(|H|·|H|·k²,)`, less one |H| where an end has no poses
-    "Where entry (h, q, p) of the bank is read: in W, off the grid in the turned copies of W."
+    "Where entry (h, q, p) of the bank is read: in W, or in its turned copies."
     turn = torch.arange(len(group))[:, None]              # the filter is turned by h …
-    if projects: turn = turn.mT                           # … or by the pose q of the input
+    if projects: turn = turn.mT                           # … or by the input's pose q
     pose, poses = group.relative, len(group)              # the slice h⁻¹q of the filter
     if lifts or projects: pose, poses = torch.zeros_like(turn), 1
     turn = turn.expand_as(pose)
     entries = kernel_size**2
     if group.is_grid:
-        return (pose[..., None]*entries + filter_index(group, kernel_size)[turn]).flatten()
+        place = filter_index(group, kernel_size)[turn]
+        return (pose[..., None]*entries + place).flatten()
     copy = (turn*poses + pose)*entries
     return (copy[..., None] + torch.arange(entries)).flatten()
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #0000001d
 class EquivariantConv2d(IndexTables):
-    "What lifting, group convolution and projection share: filters, their bank, one `conv2d`."
-    lifts, projects = False, False   # does the input, does the output, lack the group axis?
+    "What lifting, group convolution and projection share: filters, a bank, a `conv2d`."
+    lifts, projects = False, False   # does the input, the output, lack the group axis?
 
     def __init__(self,
         in_channels:int,
@@ -49,7 +50,7 @@ class EquivariantConv2d(IndexTables):
         padding:int|str=0,        # pixels, 'same' or 'valid'
         dilation:int=1,
         bias:bool=True,           # one per output channel, shared over the group
-        strict:bool=True,         # raise where the stride breaks the symmetry; False warns
+        strict:bool=True,         # raise where the stride breaks the symmetry, or warn
     ):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels,
@@ -72,24 +73,27 @@ class EquivariantConv2d(IndexTables):
     def tables(self)->dict[str, Tensor]:
         index = bank_index(self.group, self.kernel_size, self.lifts, self.projects)
         if self.group.is_grid: return dict(index=index)
-        return dict(index=index, turns=filter_matrices(self.group, self.kernel_size))
+        turns = filter_matrices(self.group, self.kernel_size)
+        return dict(index=index, turns=turns)
 
     def reset_parameters(self)->None:
-        "Start so that the signal keeps its size under ReLU (He et al. 2015), on all poses."
+        "Start so that the signal keeps its size under ReLU (He et al. 2015)."
         energy = self.kernel_size**2
         if not self.group.is_grid:    # what the disc leaves of a filter
             energy = self.originals['turns'].pow(2).sum().item()/len(self.group)
-        nn.init.normal_(self.weight, std=(2/(self.in_channels*self.in_poses*energy))**.5)
+        terms = self.in_channels*self.in_poses*energy
+        nn.init.normal_(self.weight, std=(2/terms)**.5)
 
     def filters(self)->Tensor:
-        "The bank `(out_channels·|H|, in_channels·|H|, k, k)`; no |H| where an end has no poses."
-        w, k = rearrange(self.weight.flatten(2), 'o i entries -> entries (o i)'), self.kernel_size
+        "The bank `(out·|H|, in·|H|, k, k)`; without |H| where an end has no poses."
+        k = self.kernel_size
+        w = rearrange(self.weight.flatten(2), 'o i entries -> entries (o i)')
         if 'turns' in self.originals:    # off the grid: all turned copies
-            turns = self.table('turns', w)
-            w = torch.einsum('hpr,sro->hspo', turns, w.unflatten(0, (-1, k*k))).flatten(0, 2)
+            turns, w = self.table('turns', w), w.unflatten(0, (-1, k*k))
+            w = torch.einsum('hpr,sro->hspo', turns, w).flatten(0, 2)
         bank = w[self.table('index', w)]
-        return rearrange(bank, '(h q ky kx) (o i) -> (o h) (i q) ky kx', o=self.out_channels,
-                         h=self.out_poses, q=self.in_poses, ky=k, kx=k)
+        sizes = dict(o=self.out_channels, h=self.out_poses, q=self.in_poses, ky=k, kx=k)
+        return rearrange(bank, '(h q ky kx) (o i) -> (o h) (i q) ky kx', **sizes)
 
     def forward(self, x:Tensor)->Tensor:
         name, group = type(self).__name__, None if self.lifts else self.group
@@ -100,7 +104,8 @@ class EquivariantConv2d(IndexTables):
         if bias is not None: bias = bias.repeat_interleave(self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
         y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation)
-        return y if self.projects else y.unflatten(1, (self.out_channels, self.out_poses))
+        if self.projects: return y
+        return y.unflatten(1, (self.out_channels, self.out_poses))
 
     def macs(self,
         x_shape:tuple[int, ...], # of the input
@@ -111,21 +116,23 @@ class EquivariantConv2d(IndexTables):
         places = y_shape[-2]*y_shape[-1]
         total = x_shape[0]*self.out_channels*self.out_poses*window*places
         if self.group.is_grid: return total
-        return total + len(self.group)*self.weight.numel()*self.kernel_size**2   # turning
+        turning = len(self.group)*self.weight.numel()*self.kernel_size**2
+        return total + turning
 
     def extra_repr(self)->str:
-        return (f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, '
-                f'group={self.group.name}, stride={self.stride}, padding={self.padding}, '
+        return (f'{self.in_channels}, {self.out_channels}, '
+                f'kernel_size={self.kernel_size}, group={self.group.name}, '
+                f'stride={self.stride}, padding={self.padding}, '
                 f'dilation={self.dilation}, bias={self.bias is not None}')
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000020
 class LiftingConv2d(EquivariantConv2d):
-    "Image `(b, c, h, w)` to feature map `(b, o, |H|, h, w)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i])."
+    "`(b, c, h, w)` to `(b, o, |H|, h, w)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i])."
     lifts = True
 
 class GroupConv2d(EquivariantConv2d):
-    "Feature map to feature map: y[o,h] = Σ_{i,q} corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 13)."
+    "On G (P1, Eq. 13): y[o,h] = Σ_{i,q} corr(f[i,q], 𝓛_h W[o,i,h⁻¹q])."
 
 class ProjectionConv2d(EquivariantConv2d):
-    "Feature map `(b, c, |H|, h, w)` to image `(b, o, h, w)`: y[o] = Σ_{i,q} corr(f[i,q], 𝓛_q W[o,i])."
+    "`(b, c, |H|, h, w)` to `(b, o, h, w)`: y[o] = Σ_{i,q} corr(f[i,q], 𝓛_q W[o,i])."
     projects = True

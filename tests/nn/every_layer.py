@@ -3,42 +3,59 @@ from functools import partial
 
 from eqtutor import nn as layers
 
-P4, IMAGE, ON_P4, ON_C8 = 'p4', (2, 4, 7, 9), (2, 4, 4, 7, 9), (2, 4, 8, 7, 9)
-KINDS = 'full', 'channel', 'spatial', 'input', 'rotation'
+GROUPS = {'p4': 4, 'C8': 8}
+IMAGE = 2, 4, 7, 9          # of which a layer reads the first four channels
 
 
-def examples():
-    "Name -> (factory, shape of an input)."
-    for group, shape in ((P4, ON_P4), ('C8', ON_C8)):
+def on_group(order): return 2, 4, order, 7, 9
+
+
+def convolutions():
+    for group, order in GROUPS.items():
         for name in 'LiftingConv2d', 'GroupConv2d', 'ProjectionConv2d':
             cls = getattr(layers, name)
-            example = partial(cls, 4, 3, 3, group, padding='same')
-            yield f'{name} {group}', (example, IMAGE if cls.lifts else shape)
+            shape = IMAGE if cls.lifts else on_group(order)
+            yield f'{name} {group}', (partial(cls, 4, 3, 3, group, padding='same'), shape)
+
+
+def self_attention():
+    lift, group_attention = layers.LiftingSelfAttention2d, layers.GroupSelfAttention2d
+    for group, order in GROUPS.items():
         for window in (3, None):
             options = dict(window=window, heads=2, head_channels=6)
-            yield f'LiftingSelfAttention2d {group} {window}', (
-                partial(layers.LiftingSelfAttention2d, 4, 3, group, **options), IMAGE)
-            yield f'GroupSelfAttention2d {group} {window}', (
-                partial(layers.GroupSelfAttention2d, 4, 3, group, **options), shape)
-    for attend in KINDS:
+            name = f'{group} {window}'
+            yield f'LiftingSelfAttention2d {name}', (partial(lift, 4, 3, group, **options), IMAGE)
+            yield f'GroupSelfAttention2d {name}', (
+                partial(group_attention, 4, 3, group, **options), on_group(order))
+
+
+def attentive():
+    lift, conv = layers.AttentiveLiftingConv2d, layers.AttentiveGroupConv2d
+    for attend in 'full', 'channel', 'spatial', 'input', 'rotation':
         options = dict(padding='same', attend=attend)
-        yield f'AttentiveLiftingConv2d {attend}', (
-            partial(layers.AttentiveLiftingConv2d, 4, 3, 3, P4, **options), IMAGE)
+        yield f'AttentiveLiftingConv2d {attend}', (partial(lift, 4, 3, 3, 'p4', **options), IMAGE)
         yield f'AttentiveGroupConv2d {attend}', (
-            partial(layers.AttentiveGroupConv2d, 4, 3, 3, P4, **options), ON_P4)
+            partial(conv, 4, 3, 3, 'p4', **options), on_group(4))
+
+
+def affine():
     for name in 'GroupSimpleAffineSelfConv2d', 'GroupAffineSelfConv2d':
-        yield name, (partial(getattr(layers, name), 4, 6, 3, P4, 2), ON_P4)
-    lifting = partial(layers.LiftingAffineSelfConv2d, 4, 6, 3, P4, 2)
-    yield 'LiftingAffineSelfConv2d', (lifting, IMAGE)
+        yield name, (partial(getattr(layers, name), 4, 6, 3, 'p4', 2), on_group(4))
+    lift = partial(layers.LiftingAffineSelfConv2d, 4, 6, 3, 'p4', 2)
+    yield 'LiftingAffineSelfConv2d', (lift, IMAGE)
     for name in 'SimpleAffineSelfConv2d', 'AffineSelfConv2d':
         yield name, (partial(getattr(layers, name), 4, 6, 3, 2), IMAGE)
+
+
+def others():
     for norm in 'instance', 'none':
-        yield f'E4Conv2d {norm}', (partial(layers.E4Conv2d, 4, 4, 3, P4, norm=norm), ON_P4)
+        yield f'E4Conv2d {norm}', (partial(layers.E4Conv2d, 4, 4, 3, 'p4', norm=norm), on_group(4))
     yield 'SelfAttention2d', (partial(layers.SelfAttention2d, 4, 6, 3, 2), IMAGE)
-    alone = partial(layers.StandAloneSelfAttention2d, 4, 8, 3, 2)
-    yield 'StandAloneSelfAttention2d', (alone, IMAGE)
+    yield 'StandAloneSelfAttention2d', (
+        partial(layers.StandAloneSelfAttention2d, 4, 8, 3, 2), IMAGE)
     for name in 'SqueezeExcitation', 'ChannelAttention', 'SpatialAttention':
-        yield name, (partial(getattr(layers, name), 4, P4), ON_P4)
+        yield name, (partial(getattr(layers, name), 4, 'p4'), on_group(4))
 
 
-EXAMPLES = dict(examples())
+# name -> (factory, shape of an input)
+EXAMPLES = dict([*convolutions(), *self_attention(), *attentive(), *affine(), *others()])

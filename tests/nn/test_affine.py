@@ -1,4 +1,4 @@
-"Affine self-convolution as a member of the library: bad input, saving, copying, precision, gradients, export."
+"Affine self-convolution as a member of the library: bad input, saving, precision, export."
 import copy
 import pickle
 from functools import partial

@@ -116,7 +116,8 @@ def test_wrong_argument_is_named(arguments, options, words):
 
 def test_generator_checks_its_own_arguments():
     with pytest.raises(ValueError, match='odd kernel_size, got 4'): KernelGenerator(4, 4, 'p4')
-    with pytest.raises(ValueError, match='reduction must be'): KernelGenerator(4, 3, 'p4', reduction=0)
+    with pytest.raises(ValueError, match='reduction must be a positive int'):
+        KernelGenerator(4, 3, 'p4', reduction=0)
 
 @pytest.mark.parametrize('cls', [E4Conv2d, KernelGenerator])
 def test_wrong_input_is_named(cls):

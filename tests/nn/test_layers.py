@@ -1,4 +1,4 @@
-"Norms and pools as members of the library: bad input, what a checkpoint holds, conversion, compilation."
+"Norms and pools as members of the library: bad input, checkpoints, conversion, compilation."
 import pytest
 import torch
 from torch import nn
@@ -64,8 +64,10 @@ def test_a_spatial_pool_keeps_channels_and_poses():
 @pytest.mark.slow
 def test_a_network_of_all_layers_compiles_to_one_graph():
     torch.manual_seed(0)
-    first = [LiftingConv2d(3, 6, 3, 'p4', padding=1), GroupBatchNorm2d(6), nn.ReLU(), SpatialPool2d(2, 'p4')]
-    then = [nn.Dropout3d(.3), GroupConv2d(6, 6, 3, 'p4'), GroupLayerNorm2d(6), nn.ReLU(), GroupPool()]
+    first = [LiftingConv2d(3, 6, 3, 'p4', padding=1), GroupBatchNorm2d(6), nn.ReLU(),
+             SpatialPool2d(2, 'p4')]
+    then = [nn.Dropout3d(.3), GroupConv2d(6, 6, 3, 'p4'), GroupLayerNorm2d(6), nn.ReLU(),
+            GroupPool()]
     net = nn.Sequential(*first, *then).eval()
     x = torch.randn(2, 3, 12, 12)
     torch.testing.assert_close(torch.compile(net, fullgraph=True)(x), net(x), rtol=1e-4, atol=1e-5)

@@ -80,10 +80,9 @@ def test_on_a_gpu(trained):
     want = layer(x)
     torch.testing.assert_close(layer.cuda()(x.cuda()).cpu(), want, rtol=1e-3, atol=1e-4)
 
-def test_a_copy_that_was_used_elsewhere(trained):
+def test_a_copy_that_was_elsewhere(trained):
     make, layer, x = trained
     far = copy.deepcopy(layer).to('meta')
-    assert far(x.to('meta')).device.type == 'meta'
     far.load_state_dict(layer.state_dict(), assign=True)
     assert_same(far, layer, x)
 
