@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['Numbers', 'NETWORKS', 'ANGLES', 'ADVICE', 'app', 'DEMO', 'FOUR_NETWORKS', 'labs', 'Data', 'DemoResult', 'turn_digits',
-           'run_demo', 'accuracy_table', 'error_table', 'draw_demo', 'demo_page', 'main', 'save_demo', 'demo',
-           'models_table', 'models', 'group_of', 'check', 'bench', 'train', 'lab', 'labs_build', 'labs_grade',
-           'labs_progress', 'widget']
+           'run_demo', 'accuracy_table', 'error_table', 'draw_demo', 'main', 'save_demo', 'demo', 'models_table',
+           'models', 'group_of', 'check', 'bench', 'train', 'lab', 'labs_build', 'labs_grade', 'labs_progress',
+           'widget']
 
 # %% ../nbs/4_course/32_cli.ipynb #00000003
 import copy
-import html
 import json
 import time
 from collections.abc import Iterator
@@ -37,13 +36,13 @@ from .experiments import load_benchmarks
 from .experiments.estimate import Estimate, estimate_training
 from .experiments.train import (Training, is_first_process, run_training,
                                        writable_folder)
+from .files import write_atomic, write_json
 from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
 from .models.backbones import p4_cnn, z2_cnn
 from .models.registry import Model, get_model, model_rows
-from .files import write_atomic
 from .training import environment, evaluate, fit, load_weights, seed_everything
-from .widgets import RotateAndPermute, page
+from .widgets import RotateAndPermute, demo_page, whole_page
 
 # %% ../nbs/4_course/32_cli.ipynb #00000006
 class Data(str, Enum):
@@ -186,32 +185,6 @@ ADVICE = (
     'step forgets the pose. Between these angles neither network promises anything. '
     'Move the slider and watch the features.')
 
-def _html_table(result:DemoResult)->str:
-    def row(name:str, accuracies:dict[str, float])->str:
-        cells = ''.join(f'<td>{a:.1%}</td>' for a in accuracies.values())
-        return f'<tr><th scope="row">{html.escape(name)}</th>{cells}</tr>'
-    turns = next(iter(result.accuracy.values()))
-    head = ''.join(f'<th scope="col">{turn}</th>' for turn in turns)
-    body = ''.join(row(name, values) for name, values in result.accuracy.items())
-    caption = '<caption>Test accuracy on digits turned by</caption>'
-    head = f'<thead><tr><td></td>{head}</tr></thead>'
-    table = f'<table>{caption}{head}<tbody>{body}</tbody></table>'
-    return f'<div class="wide">{table}</div>'
-
-def demo_page(
-    result:DemoResult,
-    nets:dict[str, nn.Module], # by name, trained
-    digit:Tensor,              # `(1, 1, 28, 28)`
-)->str:
-    "The demo's self-contained page: accuracies, and both networks' features, turning."
-    widgets = []
-    for name, net in nets.items():
-        title = f'{name}, trained: the features after its second layer'
-        widget = RotateAndPermute(net, digit, 'p4', until='layers.relu2', title=title)
-        widgets.append(widget.html())
-    advice = f'<p>{html.escape(ADVICE)}</p>'
-    return page('eqtutor demo', advice, _html_table(result), *reversed(widgets))
-
 # %% ../nbs/4_course/32_cli.ipynb #00000015
 # `eqtutor --install-completion` teaches the shell
 app = typer.Typer(no_args_is_help=True)
@@ -240,9 +213,9 @@ def save_demo(
 )->None:
     "Write the picture, the page and the record of a demo."
     write_atomic(out/'demo.png', draw_demo(result, digit))
-    write_atomic(out/'demo.html', demo_page(result, nets, digit).encode())
-    text = json.dumps(asdict(result), indent=1, ensure_ascii=False) + '\n'
-    write_atomic(out/'demo.json', text.encode())
+    text = demo_page(result.accuracy, nets, digit, ADVICE)
+    write_atomic(out/'demo.html', text.encode())
+    write_json(out/'demo.json', asdict(result))
 
 # %% ../nbs/4_course/32_cli.ipynb #00000018
 DEMO = """\
@@ -620,7 +593,7 @@ def widget(
             net, _input(model, image), group or group_of(model.name) or 'p4',
             until=layer or _first_layer(net), channel=channel)
         writable_folder(out.expanduser().parent)
-        text = page(f'{network}, {layer or "first layer"}', shown.html())
+        text = whole_page(f'{network}, {layer or "first layer"}', shown.html())
         write_atomic(out.expanduser(), text.encode())
     typer.echo(f'Written to {out}: open it in any browser and move the slider.')
 

@@ -4,7 +4,6 @@ times of a step, forward and backward.
     pip install escnn
     python tools/against_escnn.py results/bench/escnn.json
 """
-import json
 import statistics
 import sys
 from functools import partial
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from eqtutor.cost import count_parameters, interleaved
 from eqtutor.nn.convolution import GroupConv2d
-from eqtutor.files import write_atomic
+from eqtutor.files import write_json
 from eqtutor.training import environment
 
 try:
@@ -56,9 +55,8 @@ def main(out:str)->None:
              'time': times[name]/times[PLAIN]} for name, layer in layers.items()]
     record = {'benchmark': 'escnn', **environment('cpu'), 'escnn': escnn.__version__,
               'tables': {TITLE: rows}}
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    write_atomic(Path(out), (text + '\n').encode())
-    print(text)
+    write_json(Path(out), record)
+    print(Path(out).read_text(encoding='utf-8'))
 
 
 if __name__ == '__main__': main(*sys.argv[1:])

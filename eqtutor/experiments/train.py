@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from eqtutor.data import DATASETS, get_loader
+from eqtutor.files import write_atomic, write_json
 from eqtutor.models.registry import get_model
-from eqtutor.files import write_atomic
 from eqtutor.training import RECIPES, evaluate, fit, seed_everything
 
 EXAMPLE = 'Expected an object such as {"network": "p4-cnn", "epochs": 10}.'
@@ -200,7 +200,5 @@ def run_training(
         'settings': asdict(s), 'parameters': sum(p.numel() for p in net.parameters()),
         'history': run.history, 'test': evaluate(net, loaders['test']),
         'seconds': round(time.perf_counter() - began, 1)}
-    if is_first_process():
-        text = json.dumps(result, indent=1, ensure_ascii=False) + '\n'
-        write_atomic(folder/f'{s.seed}.json', text.encode())
+    if is_first_process(): write_json(folder/f'{s.seed}.json', result)
     return result
