@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..nn.convolution import GroupConv2d, LiftingConv2d
 from ..groups import Group, get_group
 from ..nn.layers import GroupBatchNorm2d, SpatialPool2d
-from .registry import MODELS, register_model
+from .registry import register_model
 
 # %% ../../nbs/2_training/13_networks.ipynb #00000006
 class GroupCNN(nn.Module):
