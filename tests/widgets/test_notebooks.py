@@ -26,7 +26,7 @@ def silent_faults(nb):
 
 # their widgets do not end in `.expect_broken()` yet; whoever adds it takes the name out here
 TO_DO = {'1_foundations/04_equivariance.ipynb', '1_foundations/06_layers.ipynb',
-         '3_papers/20_attention.ipynb', '3_papers/24_e4.ipynb'}
+         '3_papers/20_attention.ipynb'}
 
 
 @pytest.mark.parametrize('name', BOOK)
