@@ -2,8 +2,49 @@
 import pytest
 import torch
 
-from eqtutor.core import once_differentiable
+from eqtutor.core import (check_input, check_odd, check_positive, once_differentiable, one_of,
+                          same_padding)
 
+
+# --- what does not fit is refused, and the message says what would
+
+def test_a_word_that_is_not_allowed_is_answered_with_those_that_are():
+    assert one_of('max', 'max', 'mean') == 'max'
+    with pytest.raises(ValueError, match="one of 'max', 'mean', got 'top'$"):
+        one_of('top', 'max', 'mean')
+
+@pytest.mark.parametrize('padding, kernel_size, message', [
+    ('same', 4, 'odd kernel_size: use 3 or 5, or give padding as a number'),
+    ('full', 3, "≥ 0, 'same' or 'valid', got 'full'"),
+    (-1, 3, "an int ≥ 0, 'same' or 'valid', got -1"),
+    (True, 3, 'got True'),
+    (1.5, 3, r'got 1\.5'),
+])
+def test_padding_that_is_none_is_refused(padding, kernel_size, message):
+    with pytest.raises(ValueError, match=message): same_padding(padding, kernel_size)
+
+def test_padding_is_counted_in_pixels():
+    cases = {('same', 5): 2, ('same', 3, 2): 2, ('valid', 4): 0, (2, 4): 2, (0, 3): 0}
+    assert {case: same_padding(*case) for case in cases} == cases
+
+@pytest.mark.parametrize('n', [0, -1, 2., True, (3, 3), None])
+def test_a_size_is_a_positive_int(n):
+    check_positive(kernel_size=1, stride=2)
+    with pytest.raises(ValueError, match='^stride must be a positive int .*, got '):
+        check_positive(kernel_size=1, stride=n)
+
+def test_an_even_window_is_refused_by_its_name():
+    check_odd(window=1, kernel_size=3)
+    with pytest.raises(ValueError, match='expected an odd kernel_size, got 4; use 3 or 5'):
+        check_odd(window=1, kernel_size=4)
+
+def test_a_feature_map_where_an_image_is_expected_is_named():
+    said = r'layer expected an image \(b, 3, h, w\), got \(2, 3, 4, 5, 5\)\. .*use GroupConv2d'
+    with pytest.raises(ValueError, match=said):
+        check_input(torch.empty(2, 3, 4, 5, 5), 3, None, 'layer')
+
+
+# --- first derivatives only
 
 class Cube(torch.autograd.Function):
     "x³, with a backward pass that `autograd` cannot see into."
