@@ -100,7 +100,8 @@ class EquivariantConv2d(IndexTables):
         check_input(x, self.in_channels, group, name)
         check_exact(x, self.group, self.kernel_size, self.stride, self.padding,
                     self.dilation, self.strict, self.axes)
-        bias = None if self.bias is None else self.bias.repeat_interleave(self.out_poses)
+        bias:Tensor|None = None
+        if self.bias is not None: bias = self.bias.repeat_interleave(self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
         y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation)
         if self.projects: return y
