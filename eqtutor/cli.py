@@ -590,7 +590,7 @@ def widget(
         model = get_model(network)
         net = _built(model, weights)
         shown = RotateAndPermute(
-            net, _input(model, image), group or group_of(model.name) or 'p4',
+            net, _input(model, image), group or group_of(model.name),
             until=layer or _first_layer(net), channel=channel)
         writable_folder(out.expanduser().parent)
         text = whole_page(f'{network}, {layer or "first layer"}', shown.html())

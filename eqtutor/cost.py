@@ -102,7 +102,6 @@ def layer_costs(
         inputs = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         shape, formula = tuple(y.shape), mac_formula(layer)
         macs = formula(tuple(inputs[0].shape), shape) if formula else 0
-        if isinstance(macs, tuple): macs = macs[1]
         new = [p for p in layer.parameters() if id(p) not in counted]
         size = sum(p.numel() for p in new)
         rows.append(LayerCost(name, type(layer).__name__, shape, size, macs))

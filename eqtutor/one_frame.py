@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .core import check_odd
+from .core import check_grid, check_odd
 from .groups import Affine, Group, affine_product, get_group
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000000a
@@ -54,9 +54,7 @@ def _check_frame(f:Tensor, group:Group|str, neighbourhood:Iterable[Affine]
             f'|H| = {len(group)} for {group.name}, got {tuple(f.shape)}. An image x is '
             'the feature map x[:, :, None].expand(-1, -1, |H|, -1, -1): the same in '
             'all poses.')
-    if not group.is_grid:
-        raise ValueError(f'{group.name} moves neighbours between pixels: expected a '
-                         'subgroup of D4, such as p4 or p4m')
+    check_grid(group, 'moves neighbours between pixels')
     if not elements:
         raise ValueError('the neighbourhood is empty: expected elements ((x, y), q), '
                          'such as those of square(3, group)')
@@ -91,8 +89,7 @@ def patches(
     f:Tensor,                # feature map on G, `(b, c, |H|, h, w)`
     group:Group|str,
     around:Iterable[Affine], # the elements m, in the order in which they are to be seen
-# `.unflatten(1, (c, -1))` has them apart
-)->Tensor:                   # `(b, c·m, |H|, h, w)`
+)->Tensor: # `(b, c·m, |H|, h, w)`; `.unflatten(1, (c, -1))` has them apart
     "The features around each g, (f(gm))_m; zeros beyond the border (P4, Eq. 10)."
     def source(n:Affine, x:Tensor, y:Tensor|None)->Tensor:
         return torch.zeros_like(x) if y is None else y

@@ -2,7 +2,8 @@
 import pytest
 import torch
 
-from eqtutor.core import once_differentiable
+from eqtutor.core import check_divides, check_grid, once_differentiable
+from eqtutor.groups import C, D
 
 
 class Cube(torch.autograd.Function):
@@ -27,3 +28,17 @@ def test_once_differentiable_refuses_second_derivatives():
     def f(x): return (Cube.apply(x) + x**3).sum()
     with pytest.raises(RuntimeError, match='first derivatives only'):
         torch.autograd.functional.hvp(f, torch.ones(2), torch.ones(2))
+
+
+def test_divisor_is_checked_by_name():
+    check_divides('heads', 4, in_channels=8, out_channels=12)
+    words = r'divisible by heads, got out_channels=10 and heads=4; .*\[1, 2, 5, 10\]'
+    with pytest.raises(ValueError, match=words): check_divides('heads', 4, a=8, out_channels=10)
+
+@pytest.mark.parametrize('group', [C(1), C(2), C(4), D(1), D(2), D(4)])
+def test_groups_of_the_grid_are_let_pass(group): check_grid(group, 'turns windows')
+
+@pytest.mark.parametrize('group', [C(3), C(8), D(3), D(8)])
+def test_other_groups_are_refused(group):
+    words = f'{group.name} turns windows: expected a subgroup of D4'
+    with pytest.raises(ValueError, match=words): check_grid(group, 'turns windows')
