@@ -1,7 +1,6 @@
 "Moving what cannot be moved; half precision, autocast, and a default device that is not the CPU."
 import warnings
 
-import accelerate
 import pytest
 import torch
 from eqtutor.actions import act, act_points, check_exact, disc, reversed_axes, rotate
@@ -113,18 +112,6 @@ def test_check_exact_can_warn_instead():
 
 
 # --- where it is computed
-
-ELSEWHERE = {
-    'meta device': lambda: torch.device('meta'),
-    'empty weights': accelerate.init_empty_weights,
-    'empty weights and buffers': lambda: accelerate.init_empty_weights(include_buffers=True),
-    'inference mode': torch.inference_mode,
-}
-
-
-@pytest.fixture(params=ELSEWHERE.values(), ids=ELSEWHERE)
-def elsewhere(request): return request.param
-
 
 @pytest.mark.parametrize('group', ['p4', 'p4m', 'C8'])
 def test_data_on_the_cpu_move_alike_wherever_they_are_moved(group, elsewhere):

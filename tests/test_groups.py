@@ -1,5 +1,4 @@
 "Groups that are described wrongly, and groups built where the default device is not the CPU."
-import accelerate
 import pytest
 import torch
 from eqtutor.actions import act
@@ -7,18 +6,6 @@ from eqtutor.groups import (
     C, D, Group, cosets, check_axioms, generate, get_group, is_homomorphism, subgroups)
 
 PLANE = [[1, 0], [0, 1]], [[-1, 0], [0, -1]], [[0, -1], [-1, 0]], [[0, 1], [1, 0]]
-
-ELSEWHERE = {
-    'meta device': lambda: torch.device('meta'),
-    'empty weights': accelerate.init_empty_weights,
-    'empty weights and buffers': lambda: accelerate.init_empty_weights(include_buffers=True),
-    'inference mode': torch.inference_mode,
-}
-
-
-@pytest.fixture(params=ELSEWHERE.values(), ids=ELSEWHERE)
-def elsewhere(request): return request.param
-
 
 # --- bad input
 
