@@ -5,7 +5,6 @@ Each answer run apart and judged here, results as JSON, a table, and a page for 
 # Plain module: edited by hand, no notebook exports it.
 import csv
 import hashlib
-import html
 import io
 import json
 import os
@@ -19,6 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from ..files import checksum, write_atomic
 from .course import exercise_order
 from .exercise import Exercise, Verdict, chapter_exercises, judge
@@ -29,8 +30,9 @@ from .values import encode
 LARGEST_FILE = 2e7   # bytes
 NOTHING:dict[str, Any] = {'marks': 0, 'of': 0, 'by hand': 0, 'parts': [], 'isolation': {}}
 FAILED = 'the grader failed'
-STYLE = ('body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}'
-         'td,th{padding:.4em .8em;border-bottom:1px solid #ccc;text-align:left;vertical-align:top}')
+TEMPLATES = Environment(
+    loader=PackageLoader('eqtutor', 'labs'), autoescape=True, trim_blocks=True,
+    lstrip_blocks=True, undefined=StrictUndefined)
 
 
 # --- one answer
@@ -137,8 +139,9 @@ def grade_notebook(
 # --- names of results
 
 def fingerprint()->str:
-    "Changes with the exercises, their checks and the grader."
-    files = sorted(Path(__file__).parent.rglob('*.py'))
+    "Changes with the exercises, their checks, the grader and its page."
+    here = Path(__file__).parent
+    files = sorted([*here.rglob('*.py'), *here.glob('*.html')])
     return hashlib.sha256(b''.join(p.read_bytes() for p in files)).hexdigest()[:12]
 
 
@@ -184,21 +187,8 @@ def find_submissions(
 # --- one result
 
 def feedback_page(record:dict)->str:
-    "The page a student gets; whatever comes from the submission is escaped."
-    def h(x:Any)->str: return html.escape(str(x)).replace('\n', '<br>')
-    def row(v:dict)->str:
-        marks = f'{"–" if v["marks"] is None else v["marks"]} of {v["of"]}'
-        columns = v['id'], v['state'], marks, v['message']
-        return '<tr>' + ''.join(f'<td>{h(x)}</td>' for x in columns) + '</tr>'
-    by_hand, problem = record['by hand'], record['problem']
-    later = f', and {h(by_hand)} to be marked by a person' if by_hand else ''
-    return ('<!doctype html><html lang="en"><meta charset="utf-8"><title>Feedback</title>'
-            f'<style>{STYLE}</style><h1>{h(record["name"])}: {h(record["chapter"])}</h1>'
-            f'<p>{h(record["marks"])} of {h(record["of"])} marks{later}.</p>'
-            + (f'<p><strong>{h(problem)}</strong></p>' if problem else '')
-            + '<table><tr><th>exercise</th><th>state</th><th>marks</th>'
-            + '<th>what to look at</th></tr>'
-            + f'{"".join(map(row, record["parts"]))}</table></html>\n')
+    "The page a student gets; the template escapes whatever comes from the submission."
+    return TEMPLATES.get_template('feedback.html').render(record=record)
 
 
 def failed_record(error:Exception, **about:Any)->dict:

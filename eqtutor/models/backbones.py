@@ -262,10 +262,12 @@ class ResNet(nn.Module):
                 channels = width*block.expansion
             self.stages.append(stage)
         self.relu = nn.ReLU()
-        if not self.preact: self.head:nn.Module = nn.Linear(channels, classes)
-        else:
+        self.head:nn.Module
+        if self.preact:
             self.norm = GroupBatchNorm2d(channels, eps=2e-5)
             self.head = conv(channels, classes, 1, group, padding='same', bias=False)
+        else:
+            self.head = nn.Linear(channels, classes)
 
     def forward(self, x:Tensor)->Tensor:
         check_halvings(x, len(self.stages) - 1, 'ResNet')

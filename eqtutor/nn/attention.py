@@ -139,7 +139,8 @@ class Attention2d(nn.Module):
 
     def forward(self, x:Tensor)->Tensor:
         q, k, v = self.maps(*self._image_and_places(x))
-        if self.window is None: y = self._everywhere(q, k, v)
+        if self.window is None:
+            y = self._everywhere(q, k, v)
         else:
             weights = self.weights(q, window_scores(q, k, self.window))
             y = window_sum(weights, v, self.window)
