@@ -39,8 +39,12 @@ def data_missing():
     return '' if file.exists() else f'no {file} (EQTUTOR_DATA names the folder)'
 
 
-# a flag of settings.ini -> why cells marked with it cannot run here; '' where they can
-NEEDS = dict(cuda=cuda_missing, slow=str, browser=browser_missing, data=data_missing)
+def slow_missing():
+    return '' if os.environ.get('EQTUTOR_SLOW') else 'EQTUTOR_SLOW=1 runs them'
+
+
+# a flag of settings.ini -> why what is marked with it is left out here; '' where it is not
+NEEDS = dict(cuda=cuda_missing, slow=slow_missing, browser=browser_missing, data=data_missing)
 
 
 def missing_flags():
@@ -57,6 +61,12 @@ def pytest_configure(config): config.missing_flags = missing_flags()
 def pytest_report_header(config):
     missing = config.missing_flags.items()
     return [f'notebook cells marked {flag!r} are left out: {why}' for flag, why in missing]
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        for flag, why in config.missing_flags.items():
+            if item.get_closest_marker(flag): item.add_marker(pytest.mark.skip(reason=why))
 
 
 def pytest_collect_file(file_path, parent):

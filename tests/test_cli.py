@@ -84,6 +84,14 @@ def test_layer_errors(demo):
     assert min(errors['Z2-CNN'].values()) > 1e-2
 
 
+def test_demo_records_its_data_and_shows_a_line_for_every_layer(demo):
+    record = json.loads((demo[0]/'demo.json').read_text(encoding='utf-8'))
+    assert record['config']['train'] == 1_197
+    table = demo[3].partition('equivariance error after layer')[2].partition('\n\n')[0]
+    shown = [line.split()[0] for line in table.splitlines()[1:]]
+    assert shown == list(record['layer_error']['p4-CNN']) and len(shown) > 7
+
+
 def test_files_are_whole(demo):
     out = demo[0]
     assert sorted(p.name for p in out.iterdir()) == ['demo.html', 'demo.json', 'demo.png']

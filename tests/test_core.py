@@ -2,9 +2,64 @@
 import pytest
 import torch
 
-from eqtutor.core import check_divides, check_grid, once_differentiable
+from eqtutor.core import (check_divides, check_grid, check_input, check_odd, check_positive,
+                          once_differentiable, one_of, same_padding)
 from eqtutor.groups import C, D
 
+
+# --- what does not fit is refused, and the message says what would
+
+def test_a_word_that_is_not_allowed_is_answered_with_those_that_are():
+    assert one_of('max', 'max', 'mean') == 'max'
+    with pytest.raises(ValueError, match="one of 'max', 'mean', got 'top'$"):
+        one_of('top', 'max', 'mean')
+
+@pytest.mark.parametrize('padding, kernel_size, message', [
+    ('same', 4, 'odd kernel_size: use 3 or 5, or give padding as a number'),
+    ('full', 3, "≥ 0, 'same' or 'valid', got 'full'"),
+    (-1, 3, "an int ≥ 0, 'same' or 'valid', got -1"),
+    (True, 3, 'got True'),
+    (1.5, 3, r'got 1\.5'),
+])
+def test_padding_that_is_none_is_refused(padding, kernel_size, message):
+    with pytest.raises(ValueError, match=message): same_padding(padding, kernel_size)
+
+def test_padding_is_counted_in_pixels():
+    cases = {('same', 5): 2, ('same', 3, 2): 2, ('valid', 4): 0, (2, 4): 2, (0, 3): 0}
+    assert {case: same_padding(*case) for case in cases} == cases
+
+@pytest.mark.parametrize('n', [0, -1, 2., True, (3, 3), None])
+def test_a_size_is_a_positive_int(n):
+    check_positive(kernel_size=1, stride=2)
+    with pytest.raises(ValueError, match='^stride must be a positive int .*, got '):
+        check_positive(kernel_size=1, stride=n)
+
+def test_an_even_window_is_refused_by_its_name():
+    check_odd(window=1, kernel_size=3)
+    with pytest.raises(ValueError, match='expected an odd kernel_size, got 4; use 3 or 5'):
+        check_odd(window=1, kernel_size=4)
+
+def test_a_feature_map_where_an_image_is_expected_is_named():
+    said = r'layer expected an image \(b, 3, h, w\), got \(2, 3, 4, 5, 5\)\. .*use GroupConv2d'
+    with pytest.raises(ValueError, match=said):
+        check_input(torch.empty(2, 3, 4, 5, 5), 3, None, 'layer')
+
+
+def test_divisor_is_checked_by_name():
+    check_divides('heads', 4, in_channels=8, out_channels=12)
+    words = r'divisible by heads, got out_channels=10 and heads=4; .*\[1, 2, 5, 10\]'
+    with pytest.raises(ValueError, match=words): check_divides('heads', 4, a=8, out_channels=10)
+
+@pytest.mark.parametrize('group', [C(1), C(2), C(4), D(1), D(2), D(4)])
+def test_groups_of_the_grid_are_let_pass(group): check_grid(group, 'turns windows')
+
+@pytest.mark.parametrize('group', [C(3), C(8), D(3), D(8)])
+def test_other_groups_are_refused(group):
+    words = f'{group.name} turns windows: expected a subgroup of D4'
+    with pytest.raises(ValueError, match=words): check_grid(group, 'turns windows')
+
+
+# --- first derivatives only
 
 class Cube(torch.autograd.Function):
     "x³, with a backward pass that `autograd` cannot see into."
@@ -28,17 +83,3 @@ def test_once_differentiable_refuses_second_derivatives():
     def f(x): return (Cube.apply(x) + x**3).sum()
     with pytest.raises(RuntimeError, match='first derivatives only'):
         torch.autograd.functional.hvp(f, torch.ones(2), torch.ones(2))
-
-
-def test_divisor_is_checked_by_name():
-    check_divides('heads', 4, in_channels=8, out_channels=12)
-    words = r'divisible by heads, got out_channels=10 and heads=4; .*\[1, 2, 5, 10\]'
-    with pytest.raises(ValueError, match=words): check_divides('heads', 4, a=8, out_channels=10)
-
-@pytest.mark.parametrize('group', [C(1), C(2), C(4), D(1), D(2), D(4)])
-def test_groups_of_the_grid_are_let_pass(group): check_grid(group, 'turns windows')
-
-@pytest.mark.parametrize('group', [C(3), C(8), D(3), D(8)])
-def test_other_groups_are_refused(group):
-    words = f'{group.name} turns windows: expected a subgroup of D4'
-    with pytest.raises(ValueError, match=words): check_grid(group, 'turns windows')

@@ -78,7 +78,7 @@ def test_counting_leaves_no_trace(image):
 
 def test_hooks_go_even_if_the_network_fails(image):
     net = nn.Sequential(nn.Conv2d(6, 6, 3), nn.Linear(9, 9))
-    with pytest.raises(RuntimeError): layer_costs(net, image)
+    with pytest.raises(RuntimeError, match='mat1 and mat2'): layer_costs(net, image)
     assert not net[0]._forward_hooks and net.training
 
 
@@ -142,7 +142,7 @@ def test_twin_of_a_type_stands_in_for_subclasses_and_only_for_the_count(image):
 def test_training_step_drops_gradients():
     net = p4_cnn(2)
     loss = training_step(net, torch.randn(8, 1, 28, 28))
-    assert 0 < loss < 10 and all(p.grad is None for p in net.parameters())
+    assert 1 < loss < 10 and all(p.grad is None for p in net.parameters())
 
 
 def test_time_ratio_takes_another_input_for_the_yardstick():

@@ -39,6 +39,14 @@ def test_second_derivatives_are_refused():
             torch.autograd.grad(y.sum(), x, create_graph=True)
 
 
+def test_second_derivatives_are_refused_where_the_sum_alone_has_some():
+    "torch's own `once_differentiable` lets `hvp` pass, with wrong numbers."
+    w, x = torch.randn(1, 2, 3, 5, 9, requires_grad=True), torch.randn(1, 2, 3, 6, 7)
+    def cubic(x): return (sum_and_max(w, x, WINDOW)[1] + x.sum()**3).sum()
+    with pytest.raises(RuntimeError, match='first derivatives only'):
+        torch.autograd.functional.hvp(cubic, x, torch.ones_like(x))
+
+
 def test_no_samples_give_empty_results_and_gradients():
     w = torch.zeros(0, 2, 3, 5, 9, requires_grad=True)
     x = torch.zeros(0, 2, 3, 6, 7, requires_grad=True)

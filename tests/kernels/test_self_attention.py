@@ -36,7 +36,7 @@ def test_workspace_hands_out_one_memory_a_slot():
     a.fill_(1.)
     other.fill_(2.)
     assert (b == 1).all() and (a == 1).all()
-    with pytest.raises(KeyError): space('slot 3', 2)
+    with pytest.raises(KeyError, match='slot 3'): space('slot 3', 2)
 
 def test_a_seed_is_drawn_only_for_dropout():
     torch.manual_seed(0)

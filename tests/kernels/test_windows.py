@@ -57,7 +57,6 @@ def test_the_widest_dtype_decides_without_autocast():
     assert window_sum(w.bfloat16(), v, 5).dtype == torch.float32
 
 
-@pytest.mark.slow
 def test_compiled_gradients_are_the_same():
     def loss(w, v, psi, q):
         return window_sum(w, v, 3, psi).square().sum() + window_scores(q, v, 3, psi).square().sum()

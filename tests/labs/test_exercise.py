@@ -277,6 +277,12 @@ def test_a_failed_check_is_an_error_where_marks_are_given_and_in_tests(as_reader
     assert not check('1.2', centre_of_abelian, strict=False).passed
 
 
+def test_an_unsolved_exercise_is_an_error_where_marks_are_given(as_reader):
+    def centre(group): raise NotImplementedError
+    as_reader.setenv('NBGRADER_EXECUTION', 'validate')
+    with pytest.raises(NotYet, match='1.2 unsolved'): check('1.2', centre)
+
+
 def test_a_failed_check_is_an_error_under_pytest():
     with pytest.raises(NotYet, match='1.2 wrong'): check('1.2', centre_of_abelian)
 

@@ -192,14 +192,27 @@ def test_the_whole_course_is_copied_without_a_line_of_a_solution(tmp_path):
     assert len(hidden) > 50 and not [line for line in hidden if line in text]
 
 
-@pytest.mark.parametrize('chapter', ['01_groups', '02_actions'])
-def test_run_all_goes_on_behind_an_unsolved_exercise(chapter, students, as_reader):
+def cards_of(nb):
+    "Run a notebook's code as a kernel would; what its checks show."
     from execnb.shell import CaptureShell
     shell, cards = CaptureShell(), []
-    for c in students.empty(chapter)['cells']:
+    for c in nb['cells']:
         if c['cell_type'] != 'code': continue
         shell.run(''.join(c['source']))
         assert not shell.exc, ''.join(c['source'])
         if c['metadata'].get('nbgrader', {}).get('grade'): cards.append(str(shell.result))
+    return cards
+
+
+@pytest.mark.parametrize('chapter', ['01_groups', '02_actions'])
+def test_run_all_goes_on_behind_an_unsolved_exercise(chapter, students, as_reader):
     checked = [e.id for e in chapter_exercises(chapter) if e.kind != 'proof']
+    cards = cards_of(students.empty(chapter))
     assert [card.split()[:2] for card in cards] == [[id, 'unsolved:'] for id in checked]
+
+
+def test_run_all_passes_every_check_of_a_solved_copy(students, as_reader):
+    as_reader.setenv('EQTUTOR_STRICT', '1')
+    cards = cards_of(students.solved('01_groups'))
+    words = [card.replace(':', ' ').split()[:2] for card in cards]
+    assert words == [[f'1.{n}', 'passed'] for n in (2, 3, 4)]

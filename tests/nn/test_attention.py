@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from eqtutor.equivariance import perturb_
 from eqtutor.nn.attention import (ChannelAttention, SelfAttention2d, SpatialAttention,
                                   SqueezeExcitation, StandAloneSelfAttention2d, sasa_operator)
 
@@ -67,7 +68,7 @@ def test_autocast(layer_and_input):
 @pytest.mark.parametrize('boundary', ['mask', 'zero'])
 def test_float32_of_sasa(boundary):
     torch.manual_seed(0)
-    sasa = StandAloneSelfAttention2d(6, 8, 5, 4, boundary).double()
+    sasa = perturb_(StandAloneSelfAttention2d(6, 8, 5, 4, boundary).double())
     assert_float32_is_close(sasa, torch.randn(2, 6, 4, 5).double())
 
 @pytest.mark.parametrize('name', GATES)
@@ -75,8 +76,9 @@ def test_float32_of_sasa(boundary):
     ('Z2', 1), ('p4', 4), ('p4m', 8), ('mirror', 2), ('C2', 2)])
 def test_float32_of_gates(name, group, poses):
     torch.manual_seed(0)
-    gate = GATES[name](8, group).double()
-    assert_float32_is_close(gate, torch.randn(1, 8, poses, 8, 6).double())
+    gate = perturb_(GATES[name](8, group).double())   # as after training
+    for b, h, w in (2, 6, 7), (1, 5, 5), (1, 8, 6):
+        assert_float32_is_close(gate.double(), torch.randn(b, 8, poses, h, w).double())
 
 
 # --- compilers and devices

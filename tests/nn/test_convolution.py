@@ -70,7 +70,6 @@ def test_gradient():
     def loss(w): return torch.func.functional_call(layer, {'weight': w}, (x,)).sum()
     assert torch.autograd.gradcheck(loss, layer.weight)
 
-@pytest.mark.slow
 def test_compiles_to_one_graph():
     torch.manual_seed(0)
     net = nn.Sequential(LiftingConv2d(2, 3, 3, 'p4', padding=1), nn.ReLU(),

@@ -71,7 +71,6 @@ def test_autocast():
     assert low.dtype == kernels.dtype == torch.bfloat16
     assert (low - layer(x)).abs().max() < .1*layer(x).abs().max()
 
-@pytest.mark.slow
 def test_compiles_to_one_graph():
     torch.manual_seed(0)
     layer, x = E4Conv2d(4, 4, 3, 'p4m'), torch.randn(2, 4, 8, 6, 6)

@@ -47,10 +47,14 @@ def damages(data):
         yield data[:place] + bytes([data[place] ^ 4]) + data[place + 1:]
 
 
+# a flip in the name of the notes makes a file of weights alone out of it
+REFUSED = r'is damaged|load_weights\(net, path\) reads it'
+
+
 def test_no_damage_is_read(point, tmp_path):
     for data in damages(point.read_bytes()):
         (tmp_path/'hurt').write_bytes(data)
-        with pytest.raises(ValueError): read_checkpoint(tmp_path/'hurt')
+        with pytest.raises(ValueError, match=REFUSED): read_checkpoint(tmp_path/'hurt')
 
 
 def test_no_damaged_checkpoint_gives_weights(point, net, small_net, tmp_path):

@@ -104,7 +104,7 @@ def test_no_batch(small_net):
 def test_modes_come_back_after_an_error(small_net):
     net = small_net()
     net[1].eval()
-    with pytest.raises(ValueError): evaluate(net, [])
+    with pytest.raises(ValueError, match='gave no batch'): evaluate(net, [])
     assert net.training and not net[1].training
 
 

@@ -97,6 +97,8 @@ def test_widgets_on_one_page_do_not_interfere(visit, htmls, names, width):
 @pytest.mark.parametrize('name', ('broken', 'unmoved', 'meter'))
 def test_a_broken_layer_goes_red_in_words_too(visit, htmls, name):
     page = visit(whole_page('broken', htmls(name)))
+    if name != 'meter':   # which says at once what it has measured
+        assert page.locator('.good').is_visible() and page.locator('.bad:visible').count() == 0
     page.get_by_role('slider').focus()
     page.keyboard.press('ArrowRight')
     verdict = page.locator('.bad:visible')

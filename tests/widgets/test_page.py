@@ -12,7 +12,8 @@ from torch import nn
 
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.groups import C, Group, get_group
-from eqtutor.widgets import ClickAndTurn, EquivarianceMeter, RotateAndPermute, whole_page
+from eqtutor.widgets import (ClickAndTurn, EquivarianceMeter, KernelOrbit, RotateAndPermute,
+                             whole_page)
 
 from .examples import (BROKEN, MAKE, ROOT, error_in, letter, photograph, textured, two_layers,
                        unmoved, window)
@@ -133,7 +134,8 @@ def test_pictures_refuse_what_is_no_map():
     with pytest.raises(ValueError, match='NaN or infinity'): page.png_uri(torch.ones(3, 3)/0)
     with pytest.raises(ValueError, match='one caption a map'):
         page.strip_row(torch.ones(2, 3, 3), ['a'], 't')
-    with pytest.raises(ValueError): page.panel_row(torch.ones(2, 3, 3), ['a'], 't')
+    with pytest.raises(ValueError, match='zip'):
+        page.panel_row(torch.ones(2, 3, 3), ['a'], 't')
     with pytest.raises(ValueError, match='one label a frame'): page.frames_html(['x'], [], 't')
 
 
@@ -157,6 +159,13 @@ def test_rotate_and_permute_refuses_layers_and_angles():
         RotateAndPermute(nn.Sequential(net, nn.Flatten()), letter(), 'p4')
     with pytest.raises(ValueError, match='has no mirrors'):
         RotateAndPermute(net, letter(), 'p4').at(30, mirror=True)
+
+
+def test_a_kernel_of_another_group_is_refused():
+    with pytest.raises(ValueError, match='axis 0 of kernel must be the group axis of C4'):
+        KernelOrbit(torch.ones(8, 3, 3), 'p4')
+    with pytest.raises(ValueError, match=r'must be square, got shape \(3, 4\)'):
+        KernelOrbit(torch.ones(3, 4), 'p4')
 
 
 @pytest.mark.parametrize('group, pixels, words', [
