@@ -452,7 +452,8 @@ def train(
     outcome:Estimate|dict
     with _explained():
         settings = Training.read(config, recipe, **options)
-        if estimate: outcome = estimate_training(settings)
+        if estimate:
+            outcome = estimate_training(settings)
         else:
             folders = out.expanduser(), runs.expanduser()
             outcome = run_training(settings, *folders, resume)
@@ -497,9 +498,8 @@ def labs_build(
 )->None:
     "Write students' notebooks."
     with _explained(): written = build(writable_folder(out.expanduser()), chapters)
-    if as_json: typer.echo(json.dumps([str(p) for p in written]))
-    else: typer.echo(f'{len(written)} notebooks in {out}: '
-                     + ', '.join(p.stem for p in written))
+    text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
+    typer.echo(json.dumps([str(p) for p in written]) if as_json else text)
 
 # %% ../nbs/4_course/32_cli.ipynb #0000003f
 @labs.command('grade', help=(
@@ -530,9 +530,9 @@ def labs_grade(
         paths = [p.expanduser() for p in submissions]
         records = grade(paths, out.expanduser(), chapter, seconds, memory, workers,
                         seed, report)
-    if as_json: typer.echo(json.dumps(records))   # ASCII: a file's name may be no text
-    else: typer.echo(f'Written to {out}: marks.csv, marks.json, feedback/, results/.'
-                     + _isolation(records))
+    text = f'Written to {out}: marks.csv, marks.json, feedback/, results/.'
+    # JSON in ASCII: a file's name may be no text
+    typer.echo(json.dumps(records) if as_json else text + _isolation(records))
     if any(r['problem'] for r in records): raise typer.Exit(1)
 
 # %% ../nbs/4_course/32_cli.ipynb #00000201
@@ -590,7 +590,7 @@ def widget(
         model = get_model(network)
         net = _built(model, weights)
         shown = RotateAndPermute(
-            net, _input(model, image), group or group_of(model.name) or 'p4',
+            net, _input(model, image), group or group_of(model.name),
             until=layer or _first_layer(net), channel=channel)
         writable_folder(out.expanduser().parent)
         text = whole_page(f'{network}, {layer or "first layer"}', shown.html())

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .core import check_odd
+from .core import check_grid, check_odd
 from .groups import Affine, Group, affine_product, get_group
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000000a
@@ -54,9 +54,7 @@ def _check_frame(f:Tensor, group:Group|str, neighbourhood:Iterable[Affine]
             f'|H| = {len(group)} for {group.name}, got {tuple(f.shape)}. An image x is '
             'the feature map x[:, :, None].expand(-1, -1, |H|, -1, -1): the same in '
             'all poses.')
-    if not group.is_grid:
-        raise ValueError(f'{group.name} moves neighbours between pixels: expected a '
-                         'subgroup of D4, such as p4 or p4m')
+    check_grid(group, 'moves neighbours between pixels')
     if not elements:
         raise ValueError('the neighbourhood is empty: expected elements ((x, y), q), '
                          'such as those of square(3, group)')
@@ -91,8 +89,7 @@ def patches(
     f:Tensor,                # feature map on G, `(b, c, |H|, h, w)`
     group:Group|str,
     around:Iterable[Affine], # the elements m, in the order in which they are to be seen
-# `.unflatten(1, (c, -1))` has them apart
-)->Tensor:                   # `(b, c·m, |H|, h, w)`
+)->Tensor: # `(b, c·m, |H|, h, w)`; `.unflatten(1, (c, -1))` has them apart
     "The features around each g, (f(gm))_m; zeros beyond the border (P4, Eq. 10)."
     def source(n:Affine, x:Tensor, y:Tensor|None)->Tensor:
         return torch.zeros_like(x) if y is None else y
@@ -160,21 +157,31 @@ def dependence(
     at:tuple[Place, Place]=((0, 1), (-1, -1)),
 )->Dependence:
     "What the weights depend on, by differences at the middle pixel (Theorem 25.6)."
-    if f.dtype != torch.float64:
-        raise ValueError('differences of differences need float64, '
-                         f'got {f.dtype}: use f.double() and layer.double()')
-    i, j = t = f.shape[-2]//2, f.shape[-1]//2
+    _check_double(f)
+    row, column = target = f.shape[-2]//2, f.shape[-1]//2
     draw, y = torch.Generator().manual_seed(0), layer(f)
     change = torch.randn(f.shape[:-2], generator=draw, dtype=f.dtype)
+    before = y[..., row, column]
     def changed(*places:Place)->Tensor:
         g = f.clone()
         for r, c in places: g[..., r, c] += change
-        return layer(g)[..., i, j]
+        return layer(g)[..., row, column]
     def mixed(a:Place, b:Place)->Tensor:
-        return changed(a, b) - changed(a) - changed(b) + y[..., i, j]
+        return changed(a, b) - changed(a) - changed(b) + before
     def there(d:Tensor)->bool: return bool(d.abs().max() > tol*y.abs().max())
-    (s, other), e = ((i + down, j + right) for down, right in at), f.flip(-1)
-    sums = layer(f + e) - y - layer(e) + layer(torch.zeros_like(f))
-    far = changed((0, 0)) - y[..., i, j]
-    return Dependence(not there(sums), there(mixed(t, s)), there(mixed(s, s)),
-                      there(mixed(s, other)), there(far))
+    source, other = ((row + down, column + right) for down, right in at)
+    return Dependence(linear=not there(_excess(layer, f)),
+                      x=there(mixed(target, source)),
+                      y=there(mixed(source, source)),
+                      others=there(mixed(source, other)),
+                      far=there(changed((0, 0)) - before))
+
+def _check_double(f:Tensor)->None:
+    if f.dtype == torch.float64: return
+    raise ValueError('differences of differences need float64, '
+                     f'got {f.dtype}: use f.double() and layer.double()')
+
+def _excess(layer:Callable[[Tensor], Tensor], f:Tensor)->Tensor:
+    "What the layer makes of f and its mirror image beyond the sum of both; linear: 0."
+    e = f.flip(-1)
+    return layer(f + e) - layer(f) - layer(e) + layer(torch.zeros_like(f))

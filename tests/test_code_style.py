@@ -126,6 +126,24 @@ def private_imports(source):
                 if inside and name.startswith('_') and not name.startswith('__'):
                     yield f'{where}, line {x.lineno} imports the private {name} of {x.module}'
 
+def hidden_branches(source):
+    "`if x: y` on one line over an else of several: the branches are read side by side, or below."
+    for where, tree in source.trees():
+        for x in (x for x in ast.walk(tree) if isinstance(x, ast.If) and x.orelse):
+            chain = len(x.orelse) == 1 and isinstance(x.orelse[0], ast.If)
+            several = x.orelse[-1].end_lineno > x.orelse[0].lineno
+            if x.body[0].lineno == x.lineno and several and not chain:
+                yield f'{where}, line {x.lineno}: if {ast.unparse(x.test)}: … hides the other branch'
+
+def linked_docstrings(source):
+    "A docstring that the site would read as a link: f[x](y), not between backticks."
+    for where, tree in source.trees():
+        for x in ast.walk(tree):
+            if not isinstance(x, (ast.Module, ast.ClassDef, *FUNCTIONS)): continue
+            text = re.sub(r'`[^`]*`', '', ast.get_docstring(x) or '')
+            if link := re.search(r'\[[^\]]*\]\([^)]*\)', text):
+                yield f'{where}: the docstring of {getattr(x, "name", "the module")}: {link[0]}'
+
 RULES = {
     columns: ['x = 1  # ' + 'x'*PLAIN_COLUMNS],
     semicolons: ['a = 1; b = 2', 'if x: a(); b()', 'def f():\n    a = 1; return a'],
@@ -133,6 +151,8 @@ RULES = {
     nested_conditionals: ['x = a if b else c if d else e', 'x = f(a if b else c) if d else e'],
     long_functions: ['def f():\n    "Long."\n' + '    x = 1\n'*21,
                      'class A:\n    def f(self):\n' + '        x = 1\n'*21],
+    hidden_branches: ['if x: a()\nelse:\n    b()\n    c()', 'if x: a()\nelse: b(1,\n    2)'],
+    linked_docstrings: ['def f():\n    "At x f[i](x)."', 'class A:\n    "See [f](x)."'],
     private_imports: ['from eqtutor.core import _tables', 'from .core import _x',
                       'from eqtutor.nn.e4 import _check as check'],
 }
@@ -143,11 +163,13 @@ from eqtutor.core import one_of
 b, c, h, w = x.shape
 a, b, c = 1, 2, 3
 value = a if b else c
+if value: plot(value)
+else: plot(a)
 plot(value);
 def f(
     x, # what it takes
 ):
-    "One line."
+    "One line, `f[i](x)`, and w[i] (Eq. 3)."
     # why
 ''' + '    x = 1\n\n'*20
 SOURCES = {s.name: s for s in all_sources()}

@@ -2,8 +2,9 @@
 import pytest
 import torch
 
-from eqtutor.core import (check_input, check_odd, check_positive, once_differentiable, one_of,
-                          same_padding)
+from eqtutor.core import (check_divides, check_grid, check_input, check_odd, check_positive,
+                          once_differentiable, one_of, same_padding)
+from eqtutor.groups import C, D
 
 
 # --- what does not fit is refused, and the message says what would
@@ -42,6 +43,20 @@ def test_a_feature_map_where_an_image_is_expected_is_named():
     said = r'layer expected an image \(b, 3, h, w\), got \(2, 3, 4, 5, 5\)\. .*use GroupConv2d'
     with pytest.raises(ValueError, match=said):
         check_input(torch.empty(2, 3, 4, 5, 5), 3, None, 'layer')
+
+
+def test_divisor_is_checked_by_name():
+    check_divides('heads', 4, in_channels=8, out_channels=12)
+    words = r'divisible by heads, got out_channels=10 and heads=4; .*\[1, 2, 5, 10\]'
+    with pytest.raises(ValueError, match=words): check_divides('heads', 4, a=8, out_channels=10)
+
+@pytest.mark.parametrize('group', [C(1), C(2), C(4), D(1), D(2), D(4)])
+def test_groups_of_the_grid_are_let_pass(group): check_grid(group, 'turns windows')
+
+@pytest.mark.parametrize('group', [C(3), C(8), D(3), D(8)])
+def test_other_groups_are_refused(group):
+    words = f'{group.name} turns windows: expected a subgroup of D4'
+    with pytest.raises(ValueError, match=words): check_grid(group, 'turns windows')
 
 
 # --- first derivatives only

@@ -1,6 +1,5 @@
 "Affine self-convolution (P2) trained and measured: how a layer starts, a short run, a benchmark."
 # Plain module: edited by hand, no notebook exports it.
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,12 +13,13 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from eqtutor.cost import CostRow, Shape, cost_table, peak_memory, training_step
+from eqtutor.cost import Shape, cost_table, peak_memory, training_step
 from eqtutor.data import cifar10, digits, get_loader
-from eqtutor.experiments.registry import benchmark
+from eqtutor.experiments.registry import Tables, benchmark
+from eqtutor.experiments.train import writable_folder
+from eqtutor.files import write_json
 from eqtutor.models.affine import affine_resnet
 from eqtutor.nn.affine import AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap, map_pixels
-from eqtutor.files import write_atomic
 from eqtutor.training import evaluate, fit, seed_everything
 
 # axes: b images, n heads (on a group heads·|H|), d channels of a head, k offsets, q relative poses,
@@ -113,7 +113,7 @@ NETWORKS:dict[str, Callable[[], nn.Module]] = {
 
 
 @benchmark('affine')
-def measure_affine()->list[tuple[str, list[CostRow]]]:
+def measure_affine()->Tables:
     "The layer, in three forms, over a convolution; and the networks over ResNet29."
     shape = (16, 64, 32, 32)
     rows = cost_table(FORMS, shape, convolution_alone, time=True, memory=True, compiled=True)
@@ -159,6 +159,7 @@ def compare_starts(
     out:str|Path='results', # the result goes to `out/affine-starts/0.json`
 )->dict[str, Any]:
     "Training loss and validation accuracy of each epoch on the embedded digits, from three starts."
+    folder = writable_folder(Path(out)/'affine-starts')
     settings = dict(seeds=seeds, epochs=epochs, lr=.1, widths=[8, 8, 8], data='digits')
     result:dict[str, Any] = {'settings': settings, 'runs': {name: [] for name in STARTS}}
     for (name, (init, zero)), seed in product(STARTS.items(), range(seeds)):
@@ -169,7 +170,7 @@ def compare_starts(
         run = fit(net, train, valid, epochs, lr=.1, optimizer='nesterov', bar=False)
         result['runs'][name].append(run.history)
         result |= {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
-    write_result(result, Path(out)/'affine-starts'/'0.json')
+    write_json(folder/'0.json', result)
     return result
 
 
@@ -185,6 +186,7 @@ def short_run(
     out:str|Path='results',
 )->dict[str, Any]:
     "ResNet29 on a part of CIFAR-10: the paper's recipe on fewer images and epochs."
+    folder = writable_folder(Path(out)/'affine-short')
     train, valid, test = some_cifar10(per_class, seed)
     seed_everything(seed)
     net = affine_resnet(operator, options={'init': init} if operator in ('simple', 'asc') else None)
@@ -197,7 +199,7 @@ def short_run(
                                test=evaluate(net, test))
     result['seconds'] = round(time.perf_counter() - began, 1)
     name = operator if init == 'published' else f'{operator}-{init}'
-    write_result(result, Path(out)/'affine-short'/f'{name}-{seed}.json')
+    write_json(folder/f'{name}-{seed}.json', result)
     return result
 
 
@@ -211,8 +213,3 @@ def some_cifar10(
     valid = list(islice(get_loader(data['valid'], 250), 2))
     test = list(islice(get_loader(data['test'], 250), 8))
     return train, valid, test
-
-
-def write_result(result:dict[str, Any], file:Path)->None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, (json.dumps(result, indent=1, ensure_ascii=False) + '\n').encode())

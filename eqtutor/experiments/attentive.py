@@ -12,7 +12,7 @@ from torch import nn
 
 from eqtutor.cost import (
     CostRow, cost_table, count_parameters, layer_costs, peak_memory, training_step)
-from eqtutor.experiments.registry import benchmark
+from eqtutor.experiments.registry import Tables, benchmark
 from eqtutor.models.attentive import alpha_all_cnn, alpha_cnn
 from eqtutor.models.backbones import p4_cnn
 from eqtutor.nn.attentive import AttentiveGroupConv2d
@@ -116,7 +116,7 @@ def bench_layer()->list[CostRow]:
 
 
 @benchmark('attentive')
-def measure_attentive()->list[tuple[str, list[CostRow]]]:
+def measure_attentive()->Tables:
     "The attention variants against the p4-CNN; the memory of the network that P1 could not run."
     return [
         ('training step, batch 16, 1×28×28, over the p4-CNN', bench_digits()),

@@ -5,8 +5,8 @@ from functools import partial
 
 from torch import nn
 
-from eqtutor.cost import CostRow, cost_table
-from eqtutor.experiments.registry import benchmark
+from eqtutor.cost import cost_table
+from eqtutor.experiments.registry import Tables, benchmark
 from eqtutor.models.backbones import p4_cnn
 from eqtutor.models.self_attention import GSANet
 
@@ -14,7 +14,7 @@ Networks = dict[str, Callable[[], nn.Module]]
 
 
 @benchmark('gsa')
-def measure_gsa()->list[tuple[str, list[CostRow]]]:
+def measure_gsa()->Tables:
     "The GSA-Nets against the p4-CNN, a training step on 28×28 digits."
     digits = 16, 1, 28, 28
     small:Networks = {'p4-CNN': p4_cnn, 'Z2_SA': partial(GSANet, 'Z2'),

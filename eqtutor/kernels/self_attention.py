@@ -466,8 +466,8 @@ def _windows(q, kv, table, poses, plan, recompute):
     def tiled(q, kv):
         pattern = 'b n S (gy ty) (gx tx) d -> b n (gy gx) (ty tx) S d'
         return rearrange(q, pattern, ty=ty, tx=tx), kv
-    again = None if recompute is None else lambda: tiled(*recompute())
-    y = attend_heads(*tiled(q, kv), poses, offsets, bias, plan, again)
+    tiles_later = None if recompute is None else lambda: tiled(*recompute())
+    y = attend_heads(*tiled(q, kv), poses, offsets, bias, plan, tiles_later)
     pattern = 'b n (gy gx) (ty tx) R d -> b n (gy ty) (gx tx) R d'
     return rearrange(y, pattern, gy=h//ty, ty=ty)
 

@@ -125,7 +125,7 @@ def window_sum(
     scale:Tensor|None=None,
     dilation:int=1,
 )->Tensor:                    # like `values`
-    "At each pixel Σ_Δ weights[Δ](x) · scale[Δ] · values(x+Δ), zeros outside."
+    "At each pixel `Σ_Δ weights[Δ](x) · scale[Δ] · values(x+Δ)`, zeros outside."
     _check_window(weights, values, kernel_size, scale, dilation, 'weights')
     scale = None if scale is None else scale[..., None, None]
     factors = _one_dtype(weights, scale, values, None)
@@ -140,7 +140,7 @@ def window_scores(
     scale:Tensor|None=None,
     dilation:int=1,
 )->Tensor:                    # `(b, heads, k², …, h, w)`
-    "At each pixel and Δ Σ_c queries[c](x) · scale[Δ] · keys[c](x+Δ), zeros outside."
+    "At each pixel and Δ `Σ_c queries[c](x) · scale[Δ] · keys[c](x+Δ)`, 0 outside."
     _check_window(queries, keys, kernel_size, scale, dilation, 'queries')
     scale = None if scale is None else scale[..., None, None]
     factors = _one_dtype(None, scale, keys, queries)

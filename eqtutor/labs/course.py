@@ -10,17 +10,17 @@ def chapter_of(
     name:str, # of an exercise, a notebook or a chapter
 )->str:
     "The chapter: '05' of '5.3', '05_convolution' and '05'; '24b' of '24b.1'; '' of anything else."
-    found = re.match(r'([0-9]{1,3})([a-z]?)(?=[._]|$)', name)
-    return f'{int(found[1]):02d}{found[2]}' if found else ''
+    parts = re.match(r'([0-9]{1,3})([a-z]?)(?=[._]|$)', name)
+    return f'{int(parts[1]):02d}{parts[2]}' if parts else ''
 
 
 def exercise_order(
     id:str, # '24b.1'
 )->tuple[int, str, int]:
     "What exercises are sorted by: the chapter, its letter, the number in it."
-    found = re.fullmatch(r'([0-9]+)([a-z]?)\.([0-9]+)', id)
-    if not found: raise ValueError(f'{id!r} is no exercise: expected something like 5.3 or 24b.1')
-    return int(found[1]), found[2], int(found[3])
+    parts = re.fullmatch(r'([0-9]+)([a-z]?)\.([0-9]+)', id)
+    if not parts: raise ValueError(f'{id!r} is no exercise: expected something like 5.3 or 24b.1')
+    return int(parts[1]), parts[2], int(parts[3])
 
 
 def package_folder()->Path:
@@ -44,8 +44,8 @@ def course_chapters(
     folder, only = course_folder(), tuple(only)
     def hidden(p:Path)->bool: return any(part[0] in '._' for part in p.relative_to(folder).parts)
     own = sorted((p for p in folder.rglob('*.ipynb') if not hidden(p)), key=lambda p: p.name)
-    found = {p.stem: p for p in own}
-    names = {name: {name, chapter_of(name)} for name in found}
+    chapters = {p.stem: p for p in own}
+    names = {name: {name, chapter_of(name)} for name in chapters}
     if unknown := [c for c in only if not any(c in n for n in names.values())]:
-        raise ValueError(f'no chapter {", ".join(unknown)}. There are {", ".join(found)}.')
-    return {name: p for name, p in found.items() if not only or names[name] & set(only)}
+        raise ValueError(f'no chapter {", ".join(unknown)}. There are {", ".join(chapters)}.')
+    return {name: p for name, p in chapters.items() if not only or names[name] & set(only)}

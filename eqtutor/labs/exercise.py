@@ -58,6 +58,13 @@ class Exercise:
         fn = answer if callable(answer) else lambda: answer
         return answer_cases(fn, self.call, self.cases(seed))
 
+    def fails(self,
+        state:str, # of the verdict
+        message:str,
+    )->'Verdict':
+        "The verdict on an answer that brings no marks."
+        return Verdict(self.id, state, 0, self.marks, message)
+
 
 # --- the exercises of the course, read from `answers` when they are asked for
 
@@ -75,8 +82,8 @@ def all_exercises()->dict[str, Exercise]:
     "The exercises of all chapters by their id, in order."
     answers = importlib.import_module(f'{__package__}.answers')
     files = [m.name for m in pkgutil.iter_modules(answers.__path__) if m.name.startswith('ch')]
-    found = {e.id: e for name in files for e in chapter_exercises(name.removeprefix('ch'))}
-    return {id: found[id] for id in sorted(found, key=exercise_order)}
+    exercises = {e.id: e for name in files for e in chapter_exercises(name.removeprefix('ch'))}
+    return {id: exercises[id] for id in sorted(exercises, key=exercise_order)}
 
 
 def get_exercise(
@@ -97,8 +104,8 @@ def first_hint(
     cells = [c for p in paths for c in json.loads(p.read_text(encoding='utf-8'))['cells']]
     for source in (''.join(c['source']) for c in cells):
         if not source.startswith(f'**Exercise {id} '): continue
-        found = re.search(r'<summary>Hint 1</summary>(.*?)</details>', source, re.S)
-        return found[1].strip() if found else ''
+        hint = re.search(r'<summary>Hint 1</summary>(.*?)</details>', source, re.S)
+        return hint[1].strip() if hint else ''
     return ''
 
 
@@ -179,7 +186,7 @@ def describe_difference(
     if a.shape != r.shape:
         return f'Its answer has shape {tuple(a.shape)}, and {tuple(r.shape)} is expected.'
     if not a.isfinite().all(): return 'Its answer holds NaN or infinity.'
-    if found := find_permutation(a, r): return describe_permutation(*found)
+    if permutation := find_permutation(a, r): return describe_permutation(*permutation)
     peak = r.abs().argmax()
     ratio = a.flatten()[peak]/r.flatten()[peak]
     if r.flatten()[peak] != 0 and ratio.abs() > 1e-6 and same_answer(a, ratio*r):
@@ -222,22 +229,22 @@ def judge(
         return Verdict(e.id, 'passed', e.marks, e.marks, f'{len(cases)} cases' if cases[0] else '')
     for mistake in e.mistakes:
         if same_answers(values, decoded(e.answers_of(mistake.answer, seed))):
-            return Verdict(e.id, 'wrong', 0, e.marks, mistake.says)
+            return e.fails('wrong', mistake.says)
     i = next(i for i in range(len(cases)) if not same_answer(values[i], right[i]))
     where = f'Case {i + 1} of {len(cases)}, {listed_case(cases[i])}: ' if cases[i] else ''
-    return Verdict(e.id, 'wrong', 0, e.marks, where + describe_difference(values[i], right[i]))
+    return e.fails('wrong', where + describe_difference(values[i], right[i]))
 
 
 def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|None:
     "The verdict if a case has no answer: answers are missing, nothing is written yet, or an error."
-    def no(state:str, message:str)->Verdict: return Verdict(e.id, state, 0, e.marks, message)
     if len(answers) != len(cases):
-        return no('stopped', f'{len(answers)} answers came back to {len(cases)} cases.')
+        return e.fails('stopped', f'{len(answers)} answers came back to {len(cases)} cases.')
     if any('unsolved' in a for a in answers):
-        return no('unsolved', f'`{e.name}` is still to be written.')
+        return e.fails('unsolved', f'`{e.name}` is still to be written.')
     for case, a in zip(cases, answers):
         where = f' for {listed_case(case)}' if case else ''
-        if 'error' in a: return no('error', f'`{e.name}` raises {str(a["error"])[:500]}{where}.')
+        if 'error' not in a: continue
+        return e.fails('error', f'`{e.name}` raises {str(a["error"])[:500]}{where}.')
     return None
 
 
@@ -322,5 +329,5 @@ def check(
 def try_answer(e:Exercise, answer:Any, seed:int)->Verdict:
     "The verdict on a student's function; what is no function is told so."
     if callable(answer): return judge(e, e.answers_of(answer, seed), seed)
-    return Verdict(e.id, 'error', 0, e.marks, f'expected the function `{e.name}`, got '
-                   f'{type(answer).__name__}. Pass it without calling it.')
+    return e.fails('error', f'expected the function `{e.name}`, got {type(answer).__name__}. '
+                            'Pass it without calling it.')

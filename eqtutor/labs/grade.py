@@ -5,7 +5,6 @@ Each answer run apart and judged here, results as JSON, a table, and a page for 
 # Plain module: edited by hand, no notebook exports it.
 import csv
 import hashlib
-import html
 import io
 import json
 import os
@@ -19,7 +18,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..files import write_atomic
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ..files import checksum, write_atomic
 from .course import exercise_order
 from .exercise import Exercise, Verdict, chapter_exercises, judge
 from .sandbox import Sandbox, Submission
@@ -29,8 +30,9 @@ from .values import encode
 LARGEST_FILE = 2e7   # bytes
 NOTHING:dict[str, Any] = {'marks': 0, 'of': 0, 'by hand': 0, 'parts': [], 'isolation': {}}
 FAILED = 'the grader failed'
-STYLE = ('body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}'
-         'td,th{padding:.4em .8em;border-bottom:1px solid #ccc;text-align:left;vertical-align:top}')
+TEMPLATES = Environment(
+    loader=PackageLoader('eqtutor', 'labs'), autoescape=True, trim_blocks=True,
+    lstrip_blocks=True, undefined=StrictUndefined)
 
 
 # --- one answer
@@ -42,19 +44,18 @@ def grade_answer(
     seed:int=0,       # of the cases
 )->Verdict:
     "Run an answer apart and judge what it returned."
-    def no(state:str, message:str)->Verdict: return Verdict(e.id, state, 0, e.marks, message)
     reply = sandbox.run(Submission(source, e.name, encode(e.cases(seed)), e.call))
     try:
         if 'answers' in reply: return judge(e, [dict(a) for a in reply['answers']], seed)
     except Exception as error:
-        return no('stopped', f'its answer cannot be read ({type(error).__name__})')
+        return e.fails('stopped', f'its answer cannot be read ({type(error).__name__})')
     if 'broken' not in reply:
-        return no('stopped', str(reply.get('stopped', 'no answer came'))[:500])
+        return e.fails('stopped', str(reply.get('stopped', 'no answer came'))[:500])
     broken = f'{str(reply["broken"])[:500]}.'
     if broken.startswith('NameError'):
         broken += (' Everything an answer needs stands in its own cell; torch, nn, F, math and the '
                    'exports of chapters 01 to 06 are there.')
-    return no('error', broken)
+    return e.fails('error', broken)
 
 
 # --- one file
@@ -82,16 +83,15 @@ def answers_in(cells:list[dict], e:Exercise)->list[str]:
 
 def grade_exercise(e:Exercise, cells:list[dict], sandbox:Sandbox, seed:int)->Verdict:
     "The verdict on an exercise of a notebook."
-    def no(state:str, message:str)->Verdict: return Verdict(e.id, state, 0, e.marks, message)
     answers = answers_in(cells, e)
-    if not answers: return no('missing', 'there is no cell with an answer')
+    if not answers: return e.fails('missing', 'there is no cell with an answer')
     if e.kind == 'proof':
         text = '\n'.join(answers).strip()
         if text in ('', EMPTY_PROOF, 'YOUR ANSWER HERE'):
-            return no('unsolved', 'the proof is still to be written')
+            return e.fails('unsolved', 'the proof is still to be written')
         return Verdict(e.id, 'by hand', None, e.marks, text)
     if len(answers) > 1:
-        return no('stopped', f'{len(answers)} cells answer this exercise; leave one')
+        return e.fails('stopped', f'{len(answers)} cells answer this exercise; leave one')
     return grade_answer(e, answers[0], sandbox, seed)
 
 
@@ -139,8 +139,9 @@ def grade_notebook(
 # --- names of results
 
 def fingerprint()->str:
-    "Changes with the exercises, their checks and the grader."
-    files = sorted(Path(__file__).parent.rglob('*.py'))
+    "Changes with the exercises, their checks, the grader and its page."
+    here = Path(__file__).parent
+    files = sorted([*here.rglob('*.py'), *here.glob('*.html')])
     return hashlib.sha256(b''.join(p.read_bytes() for p in files)).hexdigest()[:12]
 
 
@@ -168,39 +169,26 @@ def find_submissions(
 
     Where names agree, the folder's stands before them, or a number of the file.
     """
-    found:list[tuple[str, Path]] = []
+    named:list[tuple[str, Path]] = []
     for path in paths:
         if not path.exists(): raise FileNotFoundError(f'no submission at {path}')
         for p in sorted(path.rglob('*.ipynb')) if path.is_dir() else [path]:
             if out.resolve() in p.resolve().parents or '.ipynb_checkpoints' in p.parts: continue
             in_folder = path.is_dir()
             name = p.relative_to(path).with_suffix('').as_posix() if in_folder else p.stem
-            found.append((name, p))
-    if not found: raise FileNotFoundError('no notebooks (*.ipynb) there')
+            named.append((name, p))
+    if not named: raise FileNotFoundError('no notebooks (*.ipynb) there')
     for before in (lambda p: p.resolve().parent.name, lambda p: short_hash(str(p.resolve()))):
-        times = Counter(name for name, _ in found)
-        found = [(f'{before(p)}/{name}' if times[name] > 1 else name, p) for name, p in found]
-    return {'/'.join(map(file_name, as_bytes(name).decode().split('/'))): p for name, p in found}
+        times = Counter(name for name, _ in named)
+        named = [(f'{before(p)}/{name}' if times[name] > 1 else name, p) for name, p in named]
+    return {'/'.join(map(file_name, as_bytes(name).decode().split('/'))): p for name, p in named}
 
 
 # --- one result
 
 def feedback_page(record:dict)->str:
-    "The page a student gets; whatever comes from the submission is escaped."
-    def h(x:Any)->str: return html.escape(str(x)).replace('\n', '<br>')
-    def row(v:dict)->str:
-        marks = f'{"–" if v["marks"] is None else v["marks"]} of {v["of"]}'
-        columns = v['id'], v['state'], marks, v['message']
-        return '<tr>' + ''.join(f'<td>{h(x)}</td>' for x in columns) + '</tr>'
-    by_hand, problem = record['by hand'], record['problem']
-    later = f', and {h(by_hand)} to be marked by a person' if by_hand else ''
-    return ('<!doctype html><html lang="en"><meta charset="utf-8"><title>Feedback</title>'
-            f'<style>{STYLE}</style><h1>{h(record["name"])}: {h(record["chapter"])}</h1>'
-            f'<p>{h(record["marks"])} of {h(record["of"])} marks{later}.</p>'
-            + (f'<p><strong>{h(problem)}</strong></p>' if problem else '')
-            + '<table><tr><th>exercise</th><th>state</th><th>marks</th>'
-            + '<th>what to look at</th></tr>'
-            + f'{"".join(map(row, record["parts"]))}</table></html>\n')
+    "The page a student gets; the template escapes whatever comes from the submission."
+    return TEMPLATES.get_template('feedback.html').render(record=record)
 
 
 def failed_record(error:Exception, **about:Any)->dict:
@@ -236,7 +224,7 @@ def grade_submission(
     "The result of one submission: as it lies in `out`, or new."
     target, page = out/'results'/f'{name}.json', out/'feedback'/f'{name}.html'
     plain = path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE
-    sha = hashlib.sha256(path.read_bytes()).hexdigest() if plain else ''
+    sha = checksum(path) if plain else ''
     key = {'sha256': sha, 'exercises': fingerprint(), 'asked': chapter, 'limits': box.limits}
     before = stored_record(target)
     same = page.exists() and all(before.get(k) == v for k, v in key.items())

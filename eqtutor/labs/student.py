@@ -1,7 +1,6 @@
 """Students' notebooks: computed from the author's, without solutions, with nbgrader's metadata."""
 # Plain module: edited by hand, no notebook exports it.
 import ast
-import hashlib
 import importlib.util
 import json
 import re
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..files import write_atomic
+from ..files import checksum, write_atomic, write_json
 from .course import course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 
@@ -70,8 +69,8 @@ def cell_mark(
 )->tuple[str, str]|None:
     "'solution' or 'check' and the exercise's id, if a cell is marked so."
     directives = r'\s*(?:#\|.*\n\s*)*?'
-    found = re.match(directives + r'(?:#\||<!--)\s*(solution|check)\s+(\d+[a-z]?\.\d+)\b', source)
-    return (found[1], found[2]) if found else None
+    mark = re.match(directives + r'(?:#\||<!--)\s*(solution|check)\s+(\d+[a-z]?\.\d+)\b', source)
+    return (mark[1], mark[2]) if mark else None
 
 
 def nbgrader_cell(
@@ -133,9 +132,9 @@ def student_copy(
     """
     cells:list[dict] = []
     for cell in nb['cells']:
-        found = student_cell(cell['cell_type'], ''.join(cell['source']))
-        if found is None: continue
-        kind, source, metadata = found
+        own = student_cell(cell['cell_type'], ''.join(cell['source']))
+        if own is None: continue
+        kind, source, metadata = own
         code:dict[str, Any] = {'outputs': [], 'execution_count': None} if kind == 'code' else {}
         cells.append({'cell_type': kind, 'id': f'{len(cells):08x}', 'metadata': metadata,
                       'source': source.splitlines(keepends=True), **code})
@@ -195,8 +194,8 @@ def copy_course(
     record = out/'.eqtutor-course.json'
     sums = stored_sums(record)
     for name, content in course_files(solutions, tuple(chapters)).items():
-        target, new = out/name, hashlib.sha256(content).hexdigest()
-        now = hashlib.sha256(target.read_bytes()).hexdigest() if target.is_file() else None
+        target, new = out/name, checksum(content)
+        now = checksum(target) if target.is_file() else None
         if now not in (None, new, sums.get(name.as_posix())):
             done['kept'].append(target)
             continue
@@ -204,7 +203,7 @@ def copy_course(
         if now != new: write_atomic(target, content)
         sums[name.as_posix()] = new
         done['written'].append(target)
-    write_atomic(record, (json.dumps(sums, indent=1) + '\n').encode())
+    write_json(record, sums)
     return done
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ..groups import Group, get_group
-from .backbones import ResNet, resnet18
+from .backbones import ResNet, check_halvings, resnet18
 from .registry import MODELS, register_model
 from ..nn.convolution import LiftingConv2d
 from ..nn.e4 import E4Conv2d
@@ -49,9 +49,7 @@ class E4Net(nn.Module):
 
     def forward(self, x:Tensor)->Tensor:
         "Sides divisible by 4."
-        if x.ndim != 4 or min(x.shape[-2:]) < 4:
-            raise ValueError('E4Net expected images (b, c, h, w) of at least 4×4 pixels'
-                             f', got {tuple(x.shape)}')
+        check_halvings(x, 2, 'E4Net')
         return self.head(self.layers(x).amax((2, 3, 4)))   # over H and space
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #0000003f

@@ -12,8 +12,8 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import (IndexTables, check_input, check_odd, check_positive,
-                          filter_index, one_of)
+from ..core import (IndexTables, check_divides, check_grid, check_input,
+                          check_odd, check_positive, filter_index, one_of)
 from ..kernels.windows import window_mask, window_scores, window_sum
 from .convolution import GroupConv2d
 from ..groups import Group, get_group
@@ -23,7 +23,7 @@ from ..groups import Group, get_group
 # on a group g poses of the target, q relative poses; on images g is 1
 
 class AffineMap(nn.Module):
-    "𝓐ₓ[f](x+Δ) = ψ(Δ)·f(x+Δ) + β(Δ) of an image `(b, c, h, w)` (P2, Eq. 6)."
+    "`𝓐ₓ[f](x+Δ) = ψ(Δ)·f(x+Δ) + β(Δ)` of an image `(b, c, h, w)` (P2, Eq. 6)."
     def __init__(self,
         channels:int,         # a multiple of `heads`
         kernel_size:int,      # odd
@@ -46,24 +46,27 @@ class AffineMap(nn.Module):
         return psi, rearrange(self.beta, pattern, n=self.heads)
 
     def by_head(self, f:Tensor)->Tensor:
+        "`(b, c, h, w)` as `(b, heads, c/heads, h, w)`."
         return rearrange(f, 'b (n d) y x -> b n d y x', n=self.heads)
 
-    def join(self, y:Tensor)->Tensor: return rearrange(y, 'b n d y x -> b (n d) y x')
+    def join(self, y:Tensor)->Tensor:
+        "`(b, heads, c/heads, h, w)` as `(b, c, h, w)`."
+        return rearrange(y, 'b n d y x -> b (n d) y x')
 
     def at_centre(self, f:Tensor)->Tensor:
-        "𝓐ₓ[f](x), `(b, heads, c/heads, h, w)`."
+        "`𝓐ₓ[f](x)`, `(b, heads, c/heads, h, w)`."
         centre = self.kernel_size**2//2
         psi, beta = (t[..., centre, None, None] for t in self.psi_and_beta())
         return beta + psi*self.by_head(f)
 
     def scores(self, queries:Tensor, f:Tensor)->Tensor:
-        "⟨query(x), 𝓐ₓ[f](x+Δ)⟩ in each head, `(b, heads, k², h, w)`."
+        "`⟨query(x), 𝓐ₓ[f](x+Δ)⟩` in each head, `(b, heads, k², h, w)`."
         psi, beta = self.psi_and_beta()
         shift = (beta.mT @ queries.flatten(-2)).unflatten(-1, f.shape[-2:])
         return shift + window_scores(queries, self.by_head(f), self.kernel_size, psi)
 
     def mix(self, weights:Tensor, f:Tensor)->Tensor:
-        "Σ_Δ weights[Δ](x)·𝓐ₓ[f](x+Δ), `(b, heads, c/heads, h, w)`."
+        "`Σ_Δ weights[Δ](x)·𝓐ₓ[f](x+Δ)`, `(b, heads, c/heads, h, w)`."
         psi, beta = self.psi_and_beta()
         shift = (beta @ weights.flatten(-2)).unflatten(-1, f.shape[-2:])
         return shift + window_sum(weights, self.by_head(f), self.kernel_size, psi)
@@ -91,9 +94,7 @@ class AffineLayer(nn.Module):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
         check_odd(kernel_size=kernel_size)
-        if out_channels % heads:
-            raise ValueError('the heads share out_channels equally: expected a '
-                             f'multiple of heads={heads}, got {out_channels}')
+        check_divides('heads', heads, out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.group, self.heads = kernel_size, get_group(group), heads
         scales = {'head': heads/out_channels, 'channels': 1/out_channels}
@@ -123,6 +124,7 @@ class AffineLayer(nn.Module):
         return GroupConv2d(channels, self.out_channels, 1, self.group, bias=not output)
 
     def affine_map(self, kernel_size:int, start:str)->'AffineMap|GroupAffineMap':
+        "An affine map of the output channels; `start` as for `AffineMap`."
         channels, heads = self.out_channels, self.heads
         if self.init == 'published': start = 'normal'
         if self.images: return AffineMap(channels, kernel_size, heads, start)
@@ -236,7 +238,7 @@ class AffineSelfConv2d(AffineLayer):
 
 # %% ../../nbs/3_papers/22_affine.ipynb #0000002b
 class GroupAffineMap(IndexTables):
-    "Σ_R 𝓐₍ₓ,P₎[f](x+Δ, R) of `(b, c, |H|, h, w)`, or of an image (P2, Eqs 12, 24)."
+    "`Σ_R 𝓐₍ₓ,P₎[f](x+Δ, R)` of `(b, c, |H|, h, w)` or an image (P2, Eqs 12, 24)."
     def __init__(self,
         channels:int,         # a multiple of `heads`
         kernel_size:int,      # odd
@@ -250,9 +252,7 @@ class GroupAffineMap(IndexTables):
         super().__init__()
         self.group, self.heads = get_group(group), heads
         self.kernel_size, self.lifts = kernel_size, lifts
-        if not self.group.is_grid:
-            raise ValueError(f'{self.group.name} would turn windows between pixels: '
-                             'expected a subgroup of D4, such as p4 or p4m')
+        check_grid(self.group, 'would turn windows between pixels')
         poses, window = () if lifts else (len(self.group),), (kernel_size, kernel_size)
         self.psi = nn.Parameter(torch.randn(channels, *poses, *window))
         self.beta = nn.Parameter(torch.randn(channels, *window))
@@ -294,17 +294,18 @@ class GroupAffineMap(IndexTables):
         return [rearrange(v, heads, n=self.heads) for v in rows]
 
     def join(self, y:Tensor)->Tensor:
+        "`(b, heads·|H|, c/heads, h, w)` as `(b, c, |H|, h, w)`."
         return rearrange(y, 'b (n g) d y x -> b (n d) g y x', n=self.heads)
 
     def at_centre(self, f:Tensor)->Tensor:
-        "Σ_R 𝓐[f](x, R), `(b, heads·|H|, c/heads, h, w)`."
+        "`Σ_R 𝓐[f](x, R)`, `(b, heads·|H|, c/heads, h, w)`."
         centre = self.kernel_size**2//2
         psi, y = (t[..., centre, None, None] for t in self.psi_and_beta())
         for factor, source in zip(psi, self.sources(f)): y = y + factor*source
         return y
 
     def scores(self, queries:Tensor, f:Tensor)->Tensor:
-        "⟨query(x), Σ_R 𝓐[f](x+Δ, R)⟩ by head and pose, `(b, heads·|H|, k², h, w)`."
+        "`⟨query(x), Σ_R 𝓐[f](x+Δ, R)⟩` by head and pose, `(b, heads·|H|, k², h, w)`."
         psi, beta = self.psi_and_beta()
         y = (beta.mT @ queries.flatten(-2)).unflatten(-1, f.shape[-2:])
         for factor, source in zip(psi, self.sources(f)):
@@ -312,7 +313,7 @@ class GroupAffineMap(IndexTables):
         return y
 
     def mix(self, weights:Tensor, f:Tensor)->Tensor:
-        "Σ_Δ weights[Δ](x)·Σ_R 𝓐[f](x+Δ, R), `(b, heads·|H|, c/heads, h, w)`."
+        "`Σ_Δ weights[Δ](x)·Σ_R 𝓐[f](x+Δ, R)`, `(b, heads·|H|, c/heads, h, w)`."
         psi, beta = self.psi_and_beta()
         y = (beta @ weights.flatten(-2)).unflatten(-1, f.shape[-2:])
         for factor, source in zip(psi, self.sources(f)):

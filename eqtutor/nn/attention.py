@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core import check_input, check_odd, check_positive, one_of
+from ..core import check_divides, check_input, check_odd, check_positive, one_of
 from ..groups import Group, get_group
 from ..kernels.windows import window_mask, window_scores, window_sum
 from .convolution import GroupConv2d
@@ -35,9 +35,7 @@ class QueryKeyValue(nn.Module):
     ):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
-        if out_channels % heads:
-            raise ValueError('the heads share out_channels equally: expected a '
-                             f'multiple of {heads}, got {out_channels}')
+        check_divides('heads', heads, out_channels=out_channels)
         self.heads, self.width = heads, out_channels//heads
         scales = dict(root=self.width**-.5, head=1/self.width, channels=1/out_channels)
         self.scale = scales[one_of(scale, *scales)]
@@ -141,7 +139,8 @@ class Attention2d(nn.Module):
 
     def forward(self, x:Tensor)->Tensor:
         q, k, v = self.maps(*self._image_and_places(x))
-        if self.window is None: y = self._everywhere(q, k, v)
+        if self.window is None:
+            y = self._everywhere(q, k, v)
         else:
             weights = self.weights(q, window_scores(q, k, self.window))
             y = window_sum(weights, v, self.window)

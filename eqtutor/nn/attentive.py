@@ -172,7 +172,8 @@ class PairAttention(nn.Module):
             if self.channel is not None:
                 place = peaks(_flat(filters[:, :, o]), x, self.window)
             inputs = filters, bank, x, means, place, o
-            if chunk is None: yield self.removed(*inputs)
+            if chunk is None:
+                yield self.removed(*inputs)
             else:
                 yield checkpoint(self.removed, *inputs, use_reentrant=False,
                                  preserve_rng_state=False)

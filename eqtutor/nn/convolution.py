@@ -78,7 +78,7 @@ class EquivariantConv2d(IndexTables):
 
     def reset_parameters(self)->None:
         "Start so that the signal keeps its size under ReLU (He et al. 2015)."
-        energy = float(self.kernel_size**2)
+        energy:float = self.kernel_size**2
         if not self.group.is_grid:    # what the disc leaves of a filter
             energy = self.originals['turns'].pow(2).sum().item()/len(self.group)
         terms = self.in_channels*self.in_poses*energy
@@ -100,8 +100,8 @@ class EquivariantConv2d(IndexTables):
         check_input(x, self.in_channels, group, name)
         check_exact(x, self.group, self.kernel_size, self.stride, self.padding,
                     self.dilation, self.strict, self.axes)
-        bias:Tensor|None = None
-        if self.bias is not None: bias = self.bias.repeat_interleave(self.out_poses)
+        bias:Tensor|None = self.bias
+        if bias is not None: bias = bias.repeat_interleave(self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
         y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation)
         if self.projects: return y

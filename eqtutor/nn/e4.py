@@ -10,8 +10,8 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from ..core import (IndexTables, check_input, check_odd, check_positive,
-                          filter_index, one_of)
+from ..core import (IndexTables, check_divides, check_grid, check_input,
+                          check_odd, check_positive, filter_index, one_of)
 from ..groups import Group, get_group
 from ..kernels.windows import window_sum
 from .convolution import GroupConv2d
@@ -59,9 +59,9 @@ class KernelGenerator(IndexTables):
         super().__init__()
         check_odd(kernel_size=kernel_size)
         check_positive(in_channels=in_channels, slices=slices, reduction=reduction)
-        _check_divisor('in_channels', in_channels, 'reduction', reduction)
+        check_divides('reduction', reduction, in_channels=in_channels)
         self.group = get_group(group)
-        _check_grid(self.group)
+        check_grid(self.group, 'would turn the kernels that are written between pixels')
         self.in_channels, self.kernel_size = in_channels, kernel_size
         self.slices, features, k2 = slices, in_channels//reduction, kernel_size**2
         self.squeeze = _pose_map(in_channels, features, self.group, concat)
@@ -117,18 +117,6 @@ def _size(pose_map:nn.Module)->int:
     "Multiplications at one place and pose: each of its weights once."
     return sum(p.numel() for p in pose_map.parameters())
 
-def _check_divisor(total:str, n:int, part:str, by:int)->None:
-    if n % by == 0: return
-    divisors = [d for d in range(1, n + 1) if n % d == 0]
-    raise ValueError(f'expected {total} to be divisible by {part}, got {total}={n} and '
-                     f'{part}={by}; {part} may be one of {divisors}')
-
-def _check_grid(group:Group)->None:
-    if group.is_grid: return
-    raise ValueError(f'E4 turns the kernels it writes by every element of {group.name},'
-                     ' and that must map the k×k window to itself: expected a subgroup '
-                     f'of D(4) such as p4 or p4m, got {group.name}.')
-
 def _check_padding(padding:int|str, same:int)->None:
     if padding is not True and padding in ('same', same): return
     raise ValueError("E4Conv2d keeps the size of the image: expected padding='same', "
@@ -156,7 +144,7 @@ class E4Conv2d(nn.Module):
         super().__init__()
         check_positive(out_channels=out_channels, slices=slices, dilation=dilation)
         check_odd(kernel_size=kernel_size)
-        _check_divisor('out_channels', out_channels, 'slices', slices)
+        check_divides('slices', slices, out_channels=out_channels)
         _check_padding(padding, dilation*(kernel_size//2))
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.slices, self.dilation = kernel_size, slices, dilation

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from ..core import IndexTables, check_input, check_odd, check_positive, one_of
 from ..groups import Group, get_group
-from eqtutor.kernels.self_attention import (
-    AttentionPlan, draw_seed, dropout_mask, plan_attention, recompute_later, seeded,
-    streamed_attention)
+from ..kernels.self_attention import (
+    AttentionPlan, draw_seed, dropout_mask, plan_attention,
+    recompute_later, seeded, streamed_attention)
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #00000019
 # Axes: b images, n heads, d the width of one, h and w pixels, Y and X with padding;
@@ -123,10 +123,11 @@ class EquivariantSelfAttention2d(IndexTables):
         window:int|None=5,             # odd side of it; None: the whole image
         heads:int=9,
         head_channels:int|None=None,   # of one head; half the output channels if None
-        # of the pose: 'relative' h̃⁻¹ĥ, 'target' h⁻¹ĥ, 'printed' h⁻¹h̃⁻¹ĥ, which is
-        encoding:str='relative',       # not equivariant, 'none': of the offset neither
+        # of the pose: 'relative' h̃⁻¹ĥ, 'target' h⁻¹ĥ, or 'printed' h⁻¹h̃⁻¹ĥ, which
+        # breaks the symmetry; 'none': neither pose nor offset is encoded
+        encoding:str='relative',
         positions:str='plane',         # of the offset: 'plane', or 'split' as published
-        hidden:int=16,                 # its units
+        hidden:int=16,                 # units of the encoding's MLP
         extent:int=28,                 # with no window: the image side scaled to −1..1
         attention_dropout:float=0.,    # one mask for all h
         value_dropout:float=0.,

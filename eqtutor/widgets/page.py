@@ -30,6 +30,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ..actions import KINDS, act, act_points, disc, rotate
+from ..core import check_grid
 from ..equivariance import (
     LayerReport, layer_report, relative_error, tolerance, unchanged, up_to)
 from ..groups import Group, get_group
@@ -609,10 +610,7 @@ def clickable(
 )->list[tuple[int, int]]:
     "Pixels in reading order, closed under the group."
     group = get_group(group)
-    if not group.is_grid:
-        raise ValueError(f'{group.name} moves pixels to places between pixels, where '
-                         'nothing can be clicked: choose a group of the grid, C4 or D4 '
-                         'or a subgroup')
+    check_grid(group, 'moves pixels to places between pixels')
     if isinstance(pixels, int): return _grid(pixels, size)
     _check_pixels(pixels, size)
     orbits = {moved_pixel(group, h, p, size) for p in pixels for h in group.elements}

@@ -27,9 +27,10 @@ def test_networks_of_table_1(make, channels, slices, reduction):
     assert (layer.in_channels, layer.slices) == (channels, slices)
     assert layer.generate.weight.shape == (25, slices, channels//reduction)
 
-@pytest.mark.parametrize('shape', [(1, 1, 3, 28), (1, 28, 28)])
-def test_small_images_are_refused(shape):
-    with pytest.raises(ValueError, match='at least 4×4 pixels'): e4_net()(torch.rand(shape))
+@pytest.mark.parametrize('shape, words', [
+    ((1, 1, 3, 28), 'at least 4×4 pixels'), ((1, 28, 28), r'expected images \(b, c, h, w\)')])
+def test_small_images_are_refused(shape, words):
+    with pytest.raises(ValueError, match=words): e4_net()(torch.rand(shape))
 
 def test_odd_widths_are_refused():
     with pytest.raises(ValueError, match='even widths, got 5; use 6'):

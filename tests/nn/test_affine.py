@@ -113,7 +113,7 @@ def test_input_of_another_shape_is_refused(cls, shape, message):
 
 
 @pytest.mark.parametrize('build, message', [
-    (partial(AffineSelfConv2d, 3, 4), 'expected a multiple of heads=8, got 4'),
+    (partial(AffineSelfConv2d, 3, 4), 'divisible by heads, got out_channels=4 and heads=8'),
     (partial(AffineSelfConv2d, 3, 8, 4), 'odd kernel_size, got 4; use 3 or 5'),
     (partial(AffineSelfConv2d, 0, 8), 'in_channels must be a positive int'),
     (partial(GroupAffineSelfConv2d, 3, 8, group='C8'), 'expected a subgroup of D4'),

@@ -120,7 +120,7 @@ def test_cuda_gives_the_same_maps(layer_and_input):
 @pytest.mark.parametrize('make, words', [
     (partial(SelfAttention2d, 6, 8, 4), 'odd window, got 4; use 3 or 5'),
     (partial(SelfAttention2d, 6, 8, 0), 'window must be a positive int'),
-    (partial(SelfAttention2d, 6, 8, 3, heads=3), 'multiple of 3, got 8'),
+    (partial(SelfAttention2d, 6, 8, 3, heads=3), 'divisible by heads, got .*=8 and heads=3'),
     (partial(SelfAttention2d, 6, 8, 3, encoding='learned'),
      "'none', 'absolute', 'relative', got 'learned'"),
     (partial(SelfAttention2d, 6, 8, 3, encoding='absolute'),

@@ -170,7 +170,7 @@ def test_a_kernel_of_another_group_is_refused():
 
 @pytest.mark.parametrize('group, pixels, words', [
     ('p4', [(7, 0)], r'rows and columns are 0\.\.6'), ('p4', 9, r'choose 1\.\.7'),
-    ('p4', [], 'at least one'), (C(8), 5, 'choose a group of the grid')])
+    ('p4', [], 'at least one'), (C(8), 5, 'expected a subgroup of D4')])
 def test_pixels_that_cannot_be_clicked_are_refused(group, pixels, words):
     with pytest.raises(ValueError, match=words): page.clickable(group, 7, pixels)
 
@@ -181,7 +181,7 @@ def test_pixels_that_cannot_be_clicked_are_refused(group, pixels, words):
     (lambda *a: 1., 'p4', {}, 'gives a float'),
     (lambda *a: torch.ones(4, 3, 3)/0, 'p4', {}, 'NaN or infinity'),
     (window(two_layers()), 'p4', dict(signed=False), 'say signed=True'),
-    (window(two_layers()), C(8), {}, 'choose a group of the grid'),
+    (window(two_layers()), C(8), {}, 'expected a subgroup of D4'),
     (lambda x, r, c: torch.ones(4, *[3 + (r + c) % 2]*2), 'p4', dict(pixels=[(3, 4)]),
      'expected one shape')])
 def test_click_and_turn_refuses(look, group, more, words):
