@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from eqtutor.cli import app, group_of, run_demo, turn_digits
+from eqtutor.cli import app, group_of
+from eqtutor.experiments.demo import run_demo, turn_digits
 from eqtutor.cost import cost_table
 from eqtutor.data import digits
 from eqtutor.experiments import BENCHMARKS
