@@ -51,13 +51,6 @@ def browser(request):
         chromium.close()
 
 
-def pytest_collection_modifyitems(items):
-    "Browsers run one after the other, beside whatever else is tested."
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents: item.add_marker(pytest.mark.xdist_group('browser'))
-
-
 class Visitor:
     "Opens HTML as a file without any network, and notes what goes wrong or leaves the page."
     def __init__(self, browser, file):
