@@ -856,7 +856,8 @@ class _Loop:
 
     def epoch(self, bar:tqdm)->None:
         "Train, measure and save the next epoch."
-        number, began = len(self.run.history), time.perf_counter()
+        number = len(self.run.history)
+        began, cpu_began = time.perf_counter(), time.process_time()
         bar.set_description(f'epoch {number + 1}', refresh=False)
         if hasattr(self.train, 'set_epoch'): self.train.set_epoch(number)
         state = self.state
@@ -866,7 +867,9 @@ class _Loop:
         metrics = {'epoch': number + 1, 'lr': state.optimizer.param_groups[0]['lr']}
         metrics |= {f'train_{k}': v for k, v in trained.items()}
         metrics |= _measure(state, self.valid)
-        state.save(self.run, {**metrics, 'seconds': time.perf_counter() - began})
+        metrics |= {'seconds': time.perf_counter() - began,
+                    'cpu_seconds': time.process_time() - cpu_began}
+        state.save(self.run, metrics)
 
     def rates(self)->Callable[[int], float]:
         "The learning rate of each batch of this epoch."

@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -177,6 +176,14 @@ def make_loaders(
     return loaders
 
 
+def total_seconds(
+    history:list[dict[str, Any]],  # of a `Run`, the epochs before a resume included
+)->dict[str, float]:
+    "Wall and processor seconds of all epochs."
+    names = 'seconds', 'cpu_seconds'
+    return {name: round(sum(epoch[name] for epoch in history), 1) for name in names}
+
+
 def run_training(
     settings:Training,
     out:Path=Path('results'), # the result goes to `out/<experiment>/<seed>.json`
@@ -190,7 +197,7 @@ def run_training(
     if is_first_process(): writable_folder(folder)
     loaders = make_loaders(s, device)
     seed_everything(s.seed)
-    net, began = get_model(s.network).make().to(device), time.perf_counter()
+    net = get_model(s.network).make().to(device)
     run = fit(net, loaders['train'], loaders.get('valid'), s.epochs, lr=s.lr,
               weight_decay=s.weight_decay, schedule=s.schedule, optimizer=s.optimizer,
               patience=s.patience, precision=s.precision, out=runs/s.experiment/str(s.seed),
@@ -199,6 +206,6 @@ def run_training(
     result = run.header | {
         'settings': asdict(s), 'parameters': sum(p.numel() for p in net.parameters()),
         'history': run.history, 'test': evaluate(net, loaders['test']),
-        'seconds': round(time.perf_counter() - began, 1)}
+        **total_seconds(run.history)}
     if is_first_process(): write_json(folder/f'{s.seed}.json', result)
     return result

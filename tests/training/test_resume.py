@@ -62,7 +62,7 @@ def same(a, b):
 
 
 def curves(run):
-    return [{k: v for k, v in epoch.items() if k != 'seconds'} for epoch in run.history]
+    return [{k: v for k, v in epoch.items() if 'seconds' not in k} for epoch in run.history]
 
 
 def saved(out):
