@@ -151,10 +151,10 @@ class EquivariantSelfAttention2d(IndexTables):
         self.query, self.key, self.value = (nn.Linear(in_channels, width)
                                             for _ in range(3))
         self.out = nn.Linear(width, out_channels)
-        self.code = self.make_code(positions, hidden, extent)
+        self.encoder = self.make_encoder(positions, hidden, extent)
         self.make_tables()
 
-    def make_code(self,
+    def make_encoder(self,
         positions:str, # as for the layer
         hidden:int,
         extent:int,
@@ -175,21 +175,21 @@ class EquivariantSelfAttention2d(IndexTables):
         n = len(self.group)
         return plan_attention(
             (x_shape[-2], x_shape[-1]), self.window, 1 if self.lifts else n,
-            1 if self.code is None else n, self.heads*self.head_channels, self.crop,
+            1 if self.encoder is None else n, self.heads*self.head_channels, self.crop,
             self.attention_dropout if self.training else 0., self.query.weight.is_cuda)
 
     def offset_vectors(self,
         reach:tuple[int, int], # in rows and in columns
     )->Tensor:                 # `(K, |H|, d)`; `(K, 1, d)` without an encoding
         "The vectors of all offsets within reach, at least in single precision."
-        if self.code is not None: return at_least_single(self.code(reach))
+        if self.encoder is not None: return at_least_single(self.encoder(reach))
         shape = math.prod(2*r + 1 for r in reach), 1, self.head_channels
         return at_least_single(self.query.weight.new_zeros(shape))
 
     def pose_vectors(self)->Tensor:
         "The vectors of the poses, `(passes, S, Q, d)`, at least in single precision."
         index = self.table('index', self.query.weight)
-        if self.code is not None: return at_least_single(self.code.poses()[index])
+        if self.encoder is not None: return at_least_single(self.encoder.poses()[index])
         zeros = self.query.weight.new_zeros(*index.shape, self.head_channels)
         return at_least_single(zeros)
 
@@ -300,14 +300,15 @@ class EquivariantSelfAttention2d(IndexTables):
     )->int:
         "Multiply-accumulates of a forward pass by Theorem 23.9, softmaxes not counted."
         plan, S = self.plan(x_shape), 1 if self.lifts else len(self.group)
-        targets = 1 if self.code is None else len(self.group)
+        targets = 1 if self.encoder is None else len(self.group)
         passes, keys = len(self.originals['index']), math.prod(plan.extent)
         (h, w), (Y, X) = y_shape[-2:], (n + 2*plan.padding for n in x_shape[-2:])
         scores = passes*S*S*keys + S*targets*keys + passes*S*S   # keys, offsets, poses
         attention = h*w*(scores + S*targets*keys)                # and values
         maps = S*self.in_channels*(h*w + 2*Y*X) + targets*h*w*self.out_channels
         total = x_shape[0]*self.heads*self.head_channels*(attention + maps)
-        return total if self.code is None else total + self.code.table_macs(plan.reach)
+        if self.encoder is None: return total
+        return total + self.encoder.table_macs(plan.reach)
 
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, group={self.group.name}, '

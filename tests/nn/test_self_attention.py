@@ -199,7 +199,7 @@ def test_one_dropout_mask_serves_all_poses(encoding):
     "With a window of 1, and no word of h in the encoding, the output stays constant over H."
     layer = perturbed(GroupSelfAttention2d, window=1, encoding=encoding, attention_dropout=.5)
     layer.train()
-    with torch.no_grad(): layer.code.pose.weight.zero_()
+    with torch.no_grad(): layer.encoder.pose.weight.zero_()
     f = inputs(layer, (3, 4))
     y = layer(f)
     assert spread(y) < 1e-12 < .01 < (y - layer(f)).abs().max()
@@ -243,11 +243,9 @@ EXPORTS = [dict(), dict(window=None, crop=1), dict(encoding='target', positions=
 @both
 @pytest.mark.parametrize('options', EXPORTS)
 def test_torch_export_with_a_dynamic_batch(cls, options):
-    "In a network: alone, its part `code` would meet the attribute `code` of torch.fx's modules."
     layer = perturbed(cls, **options)
     shapes, example = ({0: torch.export.Dim('batch')},), inputs(layer, (7, 8))
-    net = nn.Sequential(layer)
-    program = torch.export.export(net, (example,), dynamic_shapes=shapes).module()
+    program = torch.export.export(layer, (example,), dynamic_shapes=shapes).module()
     for b in (1, 2, 5):
         f = inputs(layer, (7, 8), b=b)
         close(program(f), layer(f), 1e-10)
