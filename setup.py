@@ -42,7 +42,7 @@ class BuildWithCourse(build_py):
         if not self.editable_mode: copy_course(Path(self.build_lib)/'eqtutor'/'course')
 
 
-EXTRAS = 'dev', 'pcam', 'lab', 'nbgrader', 'onnx'
+EXTRAS = 'dev', 'cluster', 'pcam', 'lab', 'nbgrader', 'onnx'
 pythons = [f'3.{minor}' for minor in range(int(cfg['min_python'].split('.')[1]), 14)]
 setup(
     name=cfg['lib_name'],

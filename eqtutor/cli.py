@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ADVICE', 'app', 'DEMO', 'FOUR_NETWORKS', 'labs', 'main', 'save_demo', 'demo', 'models_table', 'models', 'group_of',
-           'check', 'bench', 'train', 'lab', 'labs_build', 'labs_grade', 'labs_progress', 'widget']
+           'check', 'bench', 'train', 'reproduce', 'lab', 'labs_build', 'labs_grade', 'labs_progress', 'widget']
 
 # %% ../nbs/4_course/32_cli.ipynb #00000003
 import json
@@ -30,6 +30,7 @@ from .experiments.demo import (Data, DemoResult, accuracy_table, draw_demo,
                                       error_table, run_demo)
 from .experiments.estimate import Estimate, estimate_training
 from .experiments.networks import bench_networks
+from .experiments.reproduce import Place, carry_out, make_jobs, make_plan
 from .experiments.train import (Training, is_first_process, run_training,
                                        writable_folder)
 from .files import write_atomic, write_json
@@ -304,6 +305,43 @@ def train(
             folders = out.expanduser(), runs.expanduser()
             outcome = run_training(settings, *folders, resume)
     if is_first_process(): typer.echo(_report(settings, outcome, out, as_json))
+
+# %% ../nbs/4_course/32_cli.ipynb #00000101
+@app.command(help=(
+    "Run the papers' tables by their full recipes, the most informative row first. "
+    'The same command goes on where it was stopped.'))
+def reproduce(
+    table:list[str]=typer.Option(
+        [], help='P1.1 is paper P1, Table 1; give the option again for more.  '
+                 '[default: all]'),
+    rows:list[str]=typer.Option(
+        [], help='Networks by name or label, * for any letters; again for more.  '
+                 '[default: all]'),
+    budget:str=typer.Option(
+        None, help='Stop in time: 3h, 45m, 1h30m.  [default: when all is done]'),
+    seeds:int=typer.Option(1, min=1, help='Runs of each row.'),
+    jobs:int=typer.Option(
+        1, min=1, help='Runs side by side; they share the cores, and each has a GPU.'),
+    executor:str=typer.Option('local', help='local, or slurm (through submitit).'),
+    out:Path=typer.Option(
+        Path('results'), help='Results go to OUT, one file a run; what is not complete '
+                              'to OUT/unfinished.'),
+    dry_run:bool=typer.Option(
+        False, '--dry-run', help='Only say what is done, what is left, in which order, '
+                                 'and what it takes.'),
+    as_json:bool=typer.Option(False, '--json', help='Print the plan as JSON.'),
+)->None:
+    "Run the papers' tables by their full recipes."
+    place = Place(out.expanduser(), out.expanduser()/'unfinished')
+    with _explained():
+        plan = make_plan(make_jobs(table, rows, seeds), place, _say_beside)
+        text = json.dumps(plan.rows(), ensure_ascii=False) if as_json else str(plan)
+        typer.echo(text)
+        faults = [] if dry_run else carry_out(plan, place, budget, jobs, executor)
+    if faults: raise typer.Exit(1)
+
+# %% ../nbs/4_course/32_cli.ipynb #00000102
+def _say_beside(line:str)->None: typer.echo(line, err=True)
 
 # %% ../nbs/4_course/32_cli.ipynb #0000003c
 @app.command(help=(

@@ -766,6 +766,8 @@ def fit(
     patience:int|None=None,          # epochs without a better loss that halve the rate
     ema:float|None=None,             # share of the past in an average of the weights
     sync_bn:bool=True,               # on several GPUs, BatchNorm sees the whole batch
+    # called when an epoch is saved; an error that it raises ends the run there
+    after_epoch:Callable[[Run], None]|None=None,
 )->Run:
     "Train, measure and save, epoch by epoch; resumes bit for bit on one device."
     if valid is None and patience is not None:
@@ -782,7 +784,7 @@ def fit(
         if mean is not None: mean.to(_device(net)).load_state_dict(net.state_dict())
         state = _State(net, called, optim, accelerator, mean)
         run = _begin(state, header, out, resume)
-        loop = _Loop(run, state, settings, train, valid)
+        loop = _Loop(run, state, settings, train, valid, after_epoch)
         loop.run_all(bar and accelerator.is_main_process)
     return run
 
@@ -845,6 +847,7 @@ class _Loop:
     settings:_Settings
     train:Any
     valid:Iterable|None
+    after_epoch:Callable[[Run], None]|None=None
     alarm:DivergenceAlarm = field(default_factory=DivergenceAlarm)
 
     def run_all(self, show:bool)->None:
@@ -852,7 +855,9 @@ class _Loop:
         epochs, done, n = self.settings.epochs, len(self.run.history), len(self.train)
         bar = tqdm(total=epochs * n, initial=done * n, unit='batch', disable=not show)
         with bar, _explained(self.run):
-            while len(self.run.history) < epochs: self.epoch(bar)
+            while len(self.run.history) < epochs:
+                self.epoch(bar)
+                if self.after_epoch: self.after_epoch(self.run)
 
     def epoch(self, bar:tqdm)->None:
         "Train, measure and save the next epoch."

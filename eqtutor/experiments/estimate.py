@@ -1,20 +1,32 @@
 "What a training run would take, before it begins: steps, multiplications, memory, time."
 # Plain module: edited by hand, no notebook exports it.
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from eqtutor.cost import (count_parameters, interleaved, layer_costs, peak_memory,
-                          training_step)
+from eqtutor.cost import count_parameters, layer_costs, peak_memory, training_step
 from eqtutor.experiments.train import Training, check_data, own_device
 from eqtutor.models.registry import build_model, get_model
 
-TRAINING_IMAGES = {'digits': 1_197, 'mnist': 10_000, 'rotmnist': 10_000,
-                   'rotmnist-original': 10_000, 'cifar10': 40_000, 'cifar100': 40_000,
-                   'pcam': 262_144}
+class Images(NamedTuple):
+    "How many pictures a data set has."
+    train:int
+    valid:int
+    test:int
+
+
+IMAGES = {'digits': Images(1_197, 200, 400), 'mnist': Images(10_000, 2_000, 50_000),
+          'rotmnist': Images(10_000, 2_000, 50_000),
+          'rotmnist-original': Images(10_000, 2_000, 50_000),
+          'cifar10': Images(40_000, 10_000, 10_000), 'cifar100': Images(40_000, 10_000, 10_000),
+          'pcam': Images(262_144, 32_768, 32_768)}
 SMALL_BATCHES = (4, 8)   # that a processor measures; a straight line through them gives the rest
+PATIENCE = 4.            # seconds: a step that takes no longer is measured with its whole batch
 
 
 @dataclass(frozen=True)
@@ -25,7 +37,8 @@ class Estimate:
     batch_size:int
     macs:int       # of all steps, forward and backward
     memory:int     # bytes: on a GPU the peak of a step, on a processor what it keeps
-    seconds:float  # of all steps, on `device`
+    seconds:float  # of all steps and of measuring the network after each epoch, on `device`
+    cpu_seconds:float  # the same, of all threads together
     device:str
 
     def __str__(self)->str:
@@ -65,12 +78,12 @@ def saved_bytes(
 
 def epoch_images(
     settings:Training,
-)->int:
-    "Training images of an epoch; needs no data."
-    if settings.images: return settings.images
-    if settings.per_class: return settings.per_class*(100 if settings.data == 'cifar100' else 10)
-    if settings.valid is None: return TRAINING_IMAGES[settings.data]
-    return TRAINING_IMAGES[settings.data] + 10_000 - settings.valid
+)->Images:
+    "Images of an epoch, and of the test at the end; needs no data."
+    train, valid, test = IMAGES[settings.data]
+    if settings.valid is not None: train, valid = train + valid - settings.valid, settings.valid
+    if settings.per_class: train = settings.per_class*(100 if settings.data == 'cifar100' else 10)
+    return Images(settings.images or train, valid, settings.test_images or test)
 
 
 def device_name(device:str)->str:
@@ -89,31 +102,76 @@ def at_batch(
     return max(many, few + (many - few)/(b - a)*(size - a))
 
 
-def step_on_cpu(
+class Seconds(NamedTuple):
+    "What a clock on the wall says, and the processor's time of all threads."
+    wall:float
+    cpu:float
+
+
+def timed(
+    work:Callable[[], Any],  # ends when its work is done
+    repeats:int=2,
+)->Seconds:
+    "Least times of the repeats, after one round to warm up."
+    rounds = []
+    for _ in range(repeats + 1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()
+        rounds.append(Seconds(time.perf_counter() - wall, time.process_time() - cpu))
+    return Seconds(*map(min, zip(*rounds[1:])))
+
+
+class StepCost(NamedTuple):
+    "What is measured of a network."
+    memory:int         # bytes, of a training step
+    step:Seconds       # of a training step
+    evaluation:Seconds # of an image, without gradients
+
+
+@torch.no_grad()
+def score(
+    net:nn.Module,
+    x:Tensor,       # images
+)->float:
+    "A forward pass; returns a number, so that the device has done its work."
+    return net(x).sum().item()
+
+
+def measure_on_cpu(
     net:nn.Module,
     shape:tuple[int, ...], # of an image
     batch_size:int,
-)->tuple[int, float]:
-    "Bytes and seconds of a training step, from two small batches."
+)->StepCost:
+    "Memory from two small batches; times with the whole batch where that is quick."
     pictures = [torch.randn(n, *shape) for n in SMALL_BATCHES]
-    times = interleaved({str(len(x)): partial(training_step, net, x) for x in pictures}, 1)
+    few, many = (timed(partial(training_step, net, x), 1) for x in pictures)
+    step = Seconds(*(at_batch(batch_size, pair) for pair in zip(few, many)))
+    whole = batch_size
+    if step.wall > PATIENCE: whole = SMALL_BATCHES[-1]
+    x = torch.randn(whole, *shape)
+    if whole == batch_size: step = timed(partial(training_step, net, x))
+    scored = timed(partial(score, net.eval(), x), 1)
+    net.train()
     fixed = 16*count_parameters(net)   # weights, gradients, and Adam's two means
-    few, many = (saved_bytes(net, x) + fixed for x in pictures)
-    first, second = (min(t) for t in times.values())
-    return int(at_batch(batch_size, (few, many))), at_batch(batch_size, (first, second))
+    few_bytes, many_bytes = (saved_bytes(net, x) + fixed for x in pictures)
+    memory = int(at_batch(batch_size, (few_bytes, many_bytes)))
+    return StepCost(memory, step, Seconds(*(t/whole for t in scored)))
 
 
-def step_on_gpu(
+def measure_on_gpu(
     name:str,   # of the network: another process builds it too
     net:nn.Module,
     shape:tuple[int, ...],
     batch_size:int,
     device:str,
-)->tuple[int, float]:
-    "Bytes and seconds of a training step with the whole batch."
+)->StepCost:
+    "Memory and times with the whole batch."
     x = torch.randn(batch_size, *shape, device=device)
-    times = interleaved({'step': partial(training_step, net, x)}, 2)
-    return peak_memory(partial(build_model, name), x.shape, device, 3600), min(times['step'])
+    step = timed(partial(training_step, net, x))
+    scored = timed(partial(score, net.eval(), x))
+    net.train()
+    memory = peak_memory(partial(build_model, name), x.shape, device, 3600)
+    return StepCost(memory, step, Seconds(*(t/batch_size for t in scored)))
 
 
 def estimate_training(
@@ -123,9 +181,11 @@ def estimate_training(
     check_data(settings.data)
     model, device, batch = get_model(settings.network), own_device(), settings.batch_size
     net, shape, images = model.make().to(device), model.input_shape, epoch_images(settings)
-    steps = settings.epochs*-(-images // batch)
-    if device == 'cpu': memory, seconds = step_on_cpu(net, shape, batch)
-    else: memory, seconds = step_on_gpu(model.name, net, shape, batch, device)
+    steps = settings.epochs*-(-images.train // batch)
+    if device == 'cpu': cost = measure_on_cpu(net, shape, batch)
+    else: cost = measure_on_gpu(model.name, net, shape, batch, device)
     rows = layer_costs(net, torch.randn(1, *shape, device=device))
-    macs = 3*settings.epochs*images*sum(r.macs for r in rows)
-    return Estimate(model.name, steps, batch, macs, memory, steps*seconds, device_name(device))
+    macs = 3*settings.epochs*images.train*sum(r.macs for r in rows)
+    scored = settings.epochs*images.valid + images.test
+    wall, cpu = (steps*a + scored*b for a, b in zip(cost.step, cost.evaluation))
+    return Estimate(model.name, steps, batch, macs, cost.memory, wall, cpu, device_name(device))

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from eqtutor.data import DATASETS, get_loader
 from eqtutor.files import write_atomic, write_json
 from eqtutor.models.registry import get_model
-from eqtutor.training import RECIPES, evaluate, fit, seed_everything
+from eqtutor.training import RECIPES, Run, evaluate, fit, seed_everything
 
 EXAMPLE = 'Expected an object such as {"network": "p4-cnn", "epochs": 10}.'
 
@@ -190,6 +191,7 @@ def run_training(
     runs:Path=Path('runs'),   # checkpoint and log to `runs/<experiment>/<seed>/`
     resume:bool=False,        # go on with the run in `runs`
     bar:bool=True,
+    after_epoch:Callable[[Run], None]|None=None, # as for `fit`
 )->dict:
     """Train, test, and write the result; returns it. Several processes (`accelerate launch`)
     share each batch, and the first one writes."""
@@ -201,7 +203,7 @@ def run_training(
     run = fit(net, loaders['train'], loaders.get('valid'), s.epochs, lr=s.lr,
               weight_decay=s.weight_decay, schedule=s.schedule, optimizer=s.optimizer,
               patience=s.patience, precision=s.precision, out=runs/s.experiment/str(s.seed),
-              resume=resume, bar=bar,
+              resume=resume, bar=bar, after_epoch=after_epoch,
               config=dict(network=s.network, data=s.data, seed=s.seed, augment=s.augment))
     result = run.header | {
         'settings': asdict(s), 'parameters': sum(p.numel() for p in net.parameters()),

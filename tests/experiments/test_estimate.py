@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from eqtutor.cost import layer_costs
-from eqtutor.data import DATASETS, data_root, digits
-from eqtutor.experiments.estimate import (TRAINING_IMAGES, as_size, as_time, at_batch,
+from eqtutor.data import DATASETS, SPLITS, data_root, digits
+from eqtutor.experiments.estimate import (IMAGES, as_size, as_time, at_batch,
                                           epoch_images, estimate_training, saved_bytes)
 from eqtutor.experiments.train import Training
 from eqtutor.models.backbones import p4_cnn
@@ -29,22 +29,23 @@ def test_steps_and_products_are_counted_and_the_rest_is_plausible():
 
 
 def test_images_of_an_epoch_follow_the_settings():
-    assert epoch_images(recipe()) == 10_000
-    assert epoch_images(Training(data='cifar10', valid=0)) == 50_000
-    assert epoch_images(Training(data='cifar10', valid=5_000)) == 45_000
-    assert epoch_images(Training(data='cifar10', per_class=1000)) == 10_000
-    assert epoch_images(Training(data='cifar100', per_class=10)) == 1_000
+    assert epoch_images(recipe()) == (10_000, 2_000, 50_000)
+    assert epoch_images(recipe(images=3_000, test_images=7)) == (3_000, 2_000, 7)
+    assert epoch_images(Training(data='cifar10', valid=0)) == (50_000, 0, 10_000)
+    assert epoch_images(Training(data='cifar10', valid=5_000)) == (45_000, 5_000, 10_000)
+    assert epoch_images(Training(data='cifar10', per_class=1000)).train == 10_000
+    assert epoch_images(Training(data='cifar100', per_class=10)).train == 1_000
 
 
-def test_every_data_set_has_its_number_of_training_images():
-    assert TRAINING_IMAGES.keys() == DATASETS.keys()
-    assert TRAINING_IMAGES['digits'] == len(digits('train'))
+def test_every_data_set_has_its_number_of_images():
+    assert IMAGES.keys() == DATASETS.keys()
+    assert IMAGES['digits'] == tuple(len(digits(split)) for split in SPLITS)
 
 
 @pytest.mark.parametrize('name', ['mnist', 'rotmnist'])
 def test_number_of_images_is_that_of_the_data(name):
     if not MNIST.exists(): pytest.skip(f'no {MNIST} (EQTUTOR_DATA names the folder)')
-    assert TRAINING_IMAGES[name] == len(DATASETS[name]('train'))
+    assert IMAGES[name] == tuple(len(DATASETS[name](split)) for split in SPLITS)
 
 
 def test_saved_bytes_count_each_storage_once():
