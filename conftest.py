@@ -3,12 +3,13 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
-import sys
 from configparser import ConfigParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+
+from tests.run_notebook import TooLong, run_apart
 
 os.environ.setdefault('MPLBACKEND', 'agg')
 # tests side by side share the cores: each takes its part
@@ -91,30 +92,21 @@ class NotebookError(Exception):
     "A notebook's cell failed; the message is what to show."
 
 
-# a process of its own for each notebook: what it imports, keeps and draws is gone when it ends
-CHILD = """
-import sys
-from pathlib import Path
-from nbdev.test import test_nb
-passed, _ = test_nb(Path(sys.argv[1]), skip_flags=sys.argv[2:])
-sys.exit(not passed)
-"""
 SECONDS = 560   # for one notebook: less than the time limit of a test, so that its output is shown
 
 
 class Notebook(pytest.Item):
     def runtest(self):
         before = self.siblings()
-        command = [sys.executable, '-c', CHILD, str(self.path), *self.config.missing_flags]
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get('PYTHONPATH')])])
-        output = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        try:
-            done = subprocess.run(command, cwd=ROOT, env=os.environ | {'PYTHONPATH': path},
-                                  text=True, timeout=SECONDS, **output)
-        except subprocess.TimeoutExpired as late:
-            said = (late.stdout or b'').decode(errors='replace')
-            raise NotebookError(f'{self.path.name} took more than {SECONDS} s\n{said}') from None
-        if done.returncode: raise NotebookError(with_cell_source(self.path, done.stdout))
+        with TemporaryDirectory() as folder:
+            output = Path(folder)/'output.txt'
+            try: passed = run_apart(self.path, [*self.config.missing_flags], output, SECONDS)
+            except TooLong as late:
+                said = f'{self.path.name} took more than {SECONDS} s'
+                raise NotebookError(f'{said}\n{late}') from None
+            if not passed:
+                report = output.read_text(errors='replace')
+                raise NotebookError(with_cell_source(self.path, report))
         left = sorted(self.siblings() - before)
         if left:
             raise NotebookError(f'{self.path.name}, or a notebook that ran beside it, left {left} '

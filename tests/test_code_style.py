@@ -348,7 +348,8 @@ ANSWERS = ['eqtutor.labs.answers', 'eqtutor.labs.answers.ch01']
 def test_loaded_answers_are_found(): assert loaded('eqtutor.labs.answers.ch01', ANSWERS) == ANSWERS
 
 FIRST = '''
-import importlib, os, sys, torch
+import importlib, os, sys
+import accelerate, ipywidgets, matplotlib.pyplot, sklearn.datasets, torch, torchvision
 for name in {names!r}:
     if child := os.fork():
         if os.waitpid(child, 0)[1]: sys.exit(name + ' cannot be imported first')
