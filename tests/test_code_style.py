@@ -381,11 +381,13 @@ def test_folder_that_is_not_described_is_found():
 
 def test_plain_modules_say_so():
     "In their first lines: who edits them need not look for a notebook."
-    own = [(p, text) for p, text in plain_files() if PACKAGE in p.parents]
-    heads = {p: '\n'.join(text.splitlines()[:40]) for p, text in own}
-    silent = [p.name for p, head in heads.items()
-              if p.name != '__init__.py' and '# Plain module' not in head]
-    assert silent == []
+    own = {p.name: text for p, text in plain_files() if PACKAGE in p.parents}
+    assert [n for n, text in own.items() if n != '__init__.py' and not says_plain(text)] == []
+
+def says_plain(text): return '# Plain module' in '\n'.join(text.splitlines()[:40])
+
+def test_module_that_does_not_say_it_is_plain_is_found():
+    assert says_plain('"Files."\n# Plain module: edited by hand.') and not says_plain('"Files."')
 
 FOLDERS = sorted({p.parent for p in (ROOT/'nbs').rglob('*.ipynb') if visible(p)})
 

@@ -134,17 +134,18 @@ def estimates(
     say:Callable[[str], None]=say_now,
 )->dict[Job, Estimate]:
     "What each job takes from its first epoch to its test; measured once for all seeds."
-    measured:dict[str, dict] = json.loads(file.read_text()) if file.exists() else {}
     around = f'{device_name(own_device())}, torch {torch.__version__}, {environment()["commit"]}'
     found = {}
-    for job in jobs:
-        key = f'{replace(job.settings, seed=0)} on {around}'
-        if key not in measured:
-            say(f'measuring {job.settings.network} on {job.settings.data} …')
-            measured[key] = asdict(estimate_training(job.settings))
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(file, measured)
-        found[job] = Estimate(**measured[key])
+    writable_folder(file.parent)
+    with FileLock(file.with_suffix('.lock')):   # what one process measures, all read
+        measured:dict[str, dict] = json.loads(file.read_text()) if file.exists() else {}
+        for job in jobs:
+            key = f'{replace(job.settings, seed=0)} on {around}'
+            if key not in measured:
+                say(f'measuring {job.settings.network} on {job.settings.data} …')
+                measured[key] = asdict(estimate_training(job.settings))
+                write_json(file, measured)
+            found[job] = Estimate(**measured[key])
     return found
 
 

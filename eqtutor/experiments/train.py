@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
 
 from eqtutor.data import DATASETS, get_loader
-from eqtutor.files import write_atomic, write_json
+from eqtutor.files import write_json
 from eqtutor.models.registry import get_model
 from eqtutor.training import RECIPES, Run, evaluate, fit, seed_everything
 
@@ -108,8 +109,7 @@ def writable_folder(
     "The folder, made and tried; an error before any work if nothing can be written there."
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_atomic(out/'.try', b'')
-        (out/'.try').unlink()
+        with TemporaryFile(dir=out): pass   # others may try at the same time
     except OSError as error:
         raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
                          'Choose another with --out, for instance --out ~/eqtutor-demo. '
