@@ -381,8 +381,8 @@ def test_folder_that_is_not_described_is_found():
 
 def test_plain_modules_say_so():
     "In their first lines: who edits them need not look for a notebook."
-    own = {p.name: text for p, text in plain_files() if PACKAGE in p.parents}
-    assert [n for n, text in own.items() if n != '__init__.py' and not says_plain(text)] == []
+    own = [(p.name, text) for p, text in plain_files() if PACKAGE in p.parents]
+    assert [n for n, text in own if n != '__init__.py' and not says_plain(text)] == []
 
 def says_plain(text): return '# Plain module' in '\n'.join(text.splitlines()[:40])
 
