@@ -199,6 +199,13 @@ def with_haar_constant(name:str)->nn.Module:
     return net
 
 
+def uncropped_self_attention()->nn.Module:
+    net = GSANet('Z2', crops=None)
+    for layer in net.modules():
+        if isinstance(layer, (nn.GroupNorm, nn.LayerNorm)): layer.eps = 1e-12   # as published
+    return net
+
+
 def attentive_likeness(name:str, their_name:str)->Likeness:
     translate = attentive_weight
     if name == 'alpha-p4-cnn':
@@ -233,7 +240,7 @@ NETWORKS = {n.name: n for n in (
         partial(build_model, 'p4-e4-net', norm='published'), their_e4, e4_weight), slow=2),
     Network('Z2_SA', 'P3', 'gsa-z2', partial(their_self_attention, 1), Likeness(
         'nothing cropped (we crop before the norm, the published code after it)',
-        partial(GSANet, 'Z2', crops=None), partial(their_self_attention, 1, (0,)*5),
+        uncropped_self_attention, partial(their_self_attention, 1, (0,)*5),
         self_attention_weight, factor=(SIDE//2)**2), group='Z2', slow=6),
     Network('R4_SA', 'P3', 'gsa-r4', partial(their_self_attention, 4),
             'not compared: the published pose index is another function', slow=14))}
