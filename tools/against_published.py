@@ -12,6 +12,7 @@ A network whose clone is not at hand has a row that says so. Nothing is written 
 """
 import argparse
 import importlib
+import inspect
 import math
 import os
 import re
@@ -188,7 +189,7 @@ class Likeness:
 
 def with_haar_constant(name:str)->nn.Module:
     "One of P1's networks, whose group convolutions count with the measure of the published code."
-    net = build_model(name)
+    net:Any = build_model(name)
     for part, layer in net.named_modules():
         on_group = isinstance(layer, EquivariantConv2d) and layer.in_poses > 1
         one_by_one = part.endswith(('squeeze', 'excite'))   # which it counts as we do
@@ -250,9 +251,13 @@ def published(name:str, clone:Path)->nn.Module:
     "The network of that name in the table, built by its authors' code."
     network = NETWORKS[name]
     with importable(clone):
-        try: return network.theirs()
+        try: net = network.theirs()
         except (ImportError, AttributeError, TypeError) as error:
             raise unknown_layout(clone, network.paper, f'no {name} in it: {error}') from None
+    # another package on the path may have the same name
+    source = Path(inspect.getfile(type(net))).resolve()
+    if source.is_relative_to(clone.resolve()): return net
+    raise unknown_layout(clone, network.paper, f'its {name} came from {source}')
 
 
 # --- measurements
@@ -273,11 +278,12 @@ def timed(network:Network, clone:Path, batch:int, repeats:int)->dict[str, Any]:
 
 
 def peaks(network:Network, clone:Path, batch:int)->dict[str, Any]:
-    "Peak bytes of a step of each, in a process of its own."
-    shape = batch, 1, SIDE, SIDE
+    "Peak bytes of a step of each, in a process of its own; the median of three where it is quick."
+    shape, times = (batch, 1, SIDE, SIDE), 3 if network.slow == 1 else 1
     makes = {'ours': partial(build_model, network.ours),
              'published': partial(published, network.name, clone)}
-    memory = {who: peak_memory(make, shape, timeout=MEMORY_TIMEOUT) for who, make in makes.items()}
+    memory = {who: statistics.median(peak_memory(make, shape, timeout=MEMORY_TIMEOUT)
+                                     for _ in range(times)) for who, make in makes.items()}
     return {'memory': memory, 'memory_ratio': memory['ours']/memory['published']}
 
 
@@ -393,10 +399,11 @@ def found_clones(chosen:argparse.Namespace)->dict[str, Path]:
     found = {}
     for paper, repository in REPOSITORIES.items():
         clone = getattr(chosen, paper.lower())
-        if clone and clone.is_dir(): found[paper] = clone
-        else:
-            print(f'{paper} is not measured: {clone or "no clone"} is not there. '
-                  f'git clone {repository.url}, then give --{paper.lower()} FOLDER.')
+        if clone and clone.is_dir():
+            found[paper] = clone
+            continue
+        print(f'{paper} is not measured: {clone or "no clone"} is not there. '
+              f'git clone {repository.url}, then give --{paper.lower()} FOLDER.')
     return found
 
 
