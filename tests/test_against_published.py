@@ -160,3 +160,51 @@ def test_folder_without_git_is_refused(tmp_path):
 def test_fresh_process_can_build_theirs(tmp_path):
     make = partial(tool.published, 'p4-CNN', clone_of(tmp_path))
     assert peak_memory(make, (1, 1, 28, 28)) > 0
+
+
+# --- the record of the repository, and the texts that quote it
+
+def stored_rows():
+    "The rows of the stored record, by name."
+    record = json.loads((ROOT/'results'/'bench'/'published.json').read_text(encoding='utf-8'))
+    assert record['hardware']['threads'] == 1   # as README says
+    assert not record['quick'] and set(record['repositories']) == set(tool.REPOSITORIES)
+    return {r['name']: r for r in rows_of(record)}
+
+
+def test_stored_record_is_whole():
+    rows = stored_rows()
+    assert list(rows) == list(tool.NETWORKS) and all(r['measured'] for r in rows.values())
+    for name, r in rows.items():
+        if name != 'R4_SA': assert r['output_difference'] < 1e-13, name
+        if r['equivariance']: assert max(r['equivariance']['ours'].values()) < 1e-12, name
+
+
+def shown(row):
+    "What README's table says of a network."
+    errors = row['equivariance']
+    sides = [f'{errors[who]["perturbed"]:.0e}' if errors else '–' for who in ('ours', 'published')]
+    return [f'`{row["network"]}`', f'{row["time"]:.2f}', f'{row["noise"]:.0%}',
+            f'{row["memory_ratio"]:.2f}', *sides]
+
+
+def test_readme_quotes_the_stored_record():
+    text = (ROOT/'README.md').read_text(encoding='utf-8')
+    table = re.search(r'<!-- published -->\n+((?:\|.*\n)+)', text)
+    assert table, 'expected a table after <!-- published -->'
+    cells = [[c.strip() for c in line.strip('|').split('|')] for line in table[1].splitlines()[2:]]
+    assert cells == [shown(r) for r in stored_rows().values()]
+
+
+QUOTED = {'21b_attentive_networks': ['p4-CNN', 'α_F-p4-CNN', 'α-p4-CNN'],
+          '23b_self_attention_networks': ['Z2_SA', 'R4_SA'], '24b_e4_networks': ['E4-Net']}
+
+
+@pytest.mark.parametrize('chapter', QUOTED)
+def test_chapter_quotes_the_stored_record(chapter):
+    notebook = json.loads((ROOT/f'nbs/3_papers/{chapter}.ipynb').read_text(encoding='utf-8'))
+    text = '\n'.join(''.join(c['source']) for c in notebook['cells'])
+    said = re.findall(r'(\S+) takes ([\d.]+) of the time and ([\d.]+) of the memory', text)
+    rows = [stored_rows()[name] for name in QUOTED[chapter]]
+    assert said == [(r['name'], f'{r["time"]:.2f}', f'{r["memory_ratio"]:.2f}') for r in rows]
+    assert f'noise up to ± {max(r["noise"] for r in rows):.0%}' in text

@@ -208,10 +208,11 @@ def uncropped_self_attention()->nn.Module:
 
 
 def attentive_likeness(name:str, their_name:str)->Likeness:
-    translate = attentive_weight
+    words, translate = 'the published Haar constant', attentive_weight
     if name == 'alpha-p4-cnn':
+        words += ' and dilation, 1 in place of 4, of the first spatial attention'
         translate = partial(attentive_weight, branch='branch.channel.squeeze')
-    return Likeness("the published code's Haar constant", partial(with_haar_constant, name),
+    return Likeness(words, partial(with_haar_constant, name),
                     partial(their_attentive, their_name), translate)
 
 
