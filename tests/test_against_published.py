@@ -129,7 +129,7 @@ def test_changed_clone_is_refused(tmp_path, name):
     tool.checked_commit(clone, 'P1')
     with open(clone/name, 'a') as file: file.write('\nchanged = True\n')
     with pytest.raises(SystemExit, match=f'got changed files:\n.*{name}'):
-        tool.main(['--p1', str(clone)])
+        tool.main(['--p1', str(clone), '--quick'])
 
 
 def test_unknown_layout_is_refused(tmp_path):
@@ -141,7 +141,7 @@ def test_unknown_layout_is_refused(tmp_path):
     with pytest.raises(SystemExit, match="weights of p4-CNN: 'norm1"): tool.outputs(network, other)
     (other/tool.REPOSITORIES['P1'].files[0]).unlink()
     with pytest.raises(SystemExit, match='has no attgconv/attention_layers.py'):
-        tool.main(['--p1', str(other)])
+        tool.main(['--p1', str(other), '--quick'])
 
 
 def test_network_from_elsewhere_is_refused(tmp_path):
@@ -154,7 +154,7 @@ def test_network_from_elsewhere_is_refused(tmp_path):
 def test_folder_without_git_is_refused(tmp_path):
     clone = clone_of(tmp_path)
     shutil.rmtree(clone/'.git')
-    with pytest.raises(SystemExit, match='expected a git clone'): tool.main(['--p1', str(clone)])
+    with pytest.raises(SystemExit, match='expected a git clone'): tool.main(['--p1', str(clone), '--quick'])
 
 
 def test_fresh_process_can_build_theirs(tmp_path):
