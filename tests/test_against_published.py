@@ -154,7 +154,8 @@ def test_network_from_elsewhere_is_refused(tmp_path):
 def test_folder_without_git_is_refused(tmp_path):
     clone = clone_of(tmp_path)
     shutil.rmtree(clone/'.git')
-    with pytest.raises(SystemExit, match='expected a git clone'): tool.main(['--p1', str(clone), '--quick'])
+    with pytest.raises(SystemExit, match='expected a git clone'):
+        tool.main(['--p1', str(clone), '--quick'])
 
 
 def test_fresh_process_can_build_theirs(tmp_path):
