@@ -56,7 +56,7 @@ setup(
     license='Apache-2.0',
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
-    package_data={'eqtutor': ['py.typed'], 'eqtutor.widgets': ['*.js', '*.css', '*.html'],
+    package_data={'eqtutor': ['py.typed'], 'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
                   'eqtutor.labs': ['*.html']},
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",

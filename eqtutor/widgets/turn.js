@@ -637,7 +637,6 @@ class Gallery {
     this.own.set(key, picture);
     this.box.querySelector(`[data-key="${key}"]`)?.remove();
     this.add(picture, name, key);
-    this.widget.set({ picture: key });
   }
 
   say(words) {
@@ -664,7 +663,12 @@ class Gallery {
     this.widget.set({ turn: 0, mirror: false });
     const { shape } = this.widget.spec;
     const area = shape[0] * shape[1] * shape[2];
-    this.keep('drawn', { data: new Float64Array(area), shape }, 'your drawing');
+    this.ink({ data: new Float64Array(area), shape });
+  }
+
+  ink(picture) {
+    this.keep('drawn', picture, 'your drawing');
+    this.widget.set({ picture: 'drawn' });
   }
 
   stop() {
@@ -687,7 +691,7 @@ class Gallery {
     };
     const stroke = (from, to) => {
       const old = this.get('drawn');
-      this.keep('drawn', { data: inked(old, from, to), shape: old.shape }, 'your drawing');
+      this.ink({ data: inked(old, from, to), shape: old.shape });
     };
     box.addEventListener('pointerdown', event => {
       if (!this.widget.drawing) return;
@@ -715,6 +719,7 @@ class Gallery {
     try {
       const bitmap = await createImageBitmap(file);
       this.keep('loaded', sampled(bitmap, this.widget.spec.shape), 'your file');
+      this.widget.set({ picture: 'loaded' });
       this.say('Your file was made small on this machine; it was sent nowhere.');
     } catch {
       this.say('This file is no picture that a browser reads: choose a PNG, JPEG, WebP or GIF.');
@@ -810,6 +815,12 @@ class Turn {
   // --- state
 
   set(change) {
+    this.become(change);
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.settle(), 350);
+  }
+
+  become(change) {
     const forgets = ['picture', 'layer', 'mirror'].some(key => {
       return key in change && (change[key] !== this.state[key] || key === 'picture');
     });
@@ -817,8 +828,6 @@ class Turn {
     this.state.turn = modulo(Math.round(this.state.turn * 100) / 100, 360);
     if (forgets) this.eyes.forEach(eye => eye.errors.clear());
     this.request();
-    clearTimeout(this.settling);
-    this.settling = setTimeout(() => this.settle(), 350);
   }
 
   request() {
@@ -1001,8 +1010,7 @@ class Turn {
     if (channel >= 0) change.channel = channel;
     const shown = (get('show') ?? '').split('.').filter(i => i && Number(i) in this.eyes);
     if (shown.length) change.shown = shown.map(Number);
-    if (change.picture === null) delete change.picture;
-    this.set(change);
+    this.become(change);
   }
 
   // When the hand has come to rest: the state goes into the address, and is said aloud.
@@ -1011,6 +1019,7 @@ class Turn {
       this.settling = setTimeout(() => this.settle(), 350);
       return;
     }
+    this.settling = null;
     const spoken = this.root.querySelector('.spoken');
     spoken.textContent = [this.headline, ...this.verdicts].join(' ');
     if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
@@ -1143,12 +1152,29 @@ function networkOf(graph) {
 }
 
 const tensors = new Map();
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~';
+
+// Four bytes from five letters; a last group that is shorter stands for fewer bytes.
+function fromBase85(text) {
+  const value = new Map([...DIGITS].map((digit, i) => [digit, i]));
+  let bytes = '';
+  for (let i = 0; i < text.length; i += 5) {
+    const group = text.slice(i, i + 5);
+    const number = [...group.padEnd(5, '~')].reduce((sum, digit) => sum * 85 + value.get(digit), 0);
+    for (let k = 3; k > 4 - group.length; k--) {
+      bytes += String.fromCharCode(Math.floor(number / 256 ** k) % 256);
+    }
+  }
+  return bytes;
+}
 
 function tensorOf(name) {
   if (!tensors.has(name)) {
     for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
       block.dataset.read = '';
-      for (const entry of Object.entries(JSON.parse(block.textContent))) tensors.set(...entry);
+      for (const [key, { text, ...tensor }] of Object.entries(JSON.parse(block.textContent))) {
+        tensors.set(key, { ...tensor, data: btoa(fromBase85(text)) });
+      }
     }
   }
   if (!tensors.has(name)) throw new Error(`the page lacks the weights ${name}`);

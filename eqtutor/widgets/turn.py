@@ -37,22 +37,37 @@ def _shared(tag:str, text:str, **attributes:str)->str:
     more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
     return f'<{tag} id="{name}"{more}>{text}</{tag}>'
 
+_STRING = r"""('(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)"""
+
 def _compact(text:str)->str:
-    "A script or a style without its indentation and the lines that are comments."
-    text = re.sub(r'^/\*.*?\*/$', '', text, flags=re.M | re.S)
-    lines = (line.strip() for line in text.splitlines())
-    return '\n'.join(line for line in lines if line and not line.startswith('//'))
+    "A script without comments, and without the spaces that only eyes need."
+    text = re.sub(_STRING + r'|/\*.*?\*/|//.*', lambda m: m[1] or '', text)
+    parts = re.split(_STRING, text)   # strings stand at odd places
+    for i in range(0, len(parts), 2):
+        lines = re.sub(r'\s*\n\s*', '\n', parts[i])
+        parts[i] = re.sub(r'\s*([{}()[\];,:?=<>*|&!])\s*', r'\1', lines)
+    return ''.join(parts)
 
 @cache
 def _code()->tuple[str, str]:
     "The style and the script of the widget, as elements."
-    modules = _compact(_asset('engine.js') + _asset('turn.js'))
-    modules = re.sub(r"^import [^;]*;$", '', modules, flags=re.M)
-    modules = re.sub(r'^export (default )?', '', modules, flags=re.M)
+    modules = _asset('engine.js') + _asset('turn.js')
+    modules = re.sub(r'^import [^;]*;$|^export ', '', modules, flags=re.M)
+    modules = _compact(modules)
     script = f'globalThis.eqtutorTurn ??= (() => {{\n{modules}\nreturn start;\n}})();'
-    return _shared('style', _compact(_asset('turn.css'))), _shared('script', script)
+    style = re.sub(r'/\*.*?\*/|^\s+', '', _asset('turn.css'), flags=re.M | re.S)
+    return _shared('style', style), _shared('script', script)
 
 # %% ../../nbs/5_workshop/58_turn.ipynb #0000000a
+def _json(value:Any)->str:
+    return json.dumps(value, sort_keys=True, separators=(',', ':'))
+
+def _denser(tensor:dict[str, Any])->dict[str, Any]:
+    "A tensor with five letters for four bytes, where base64 takes five and a third."
+    text = base64.b85encode(base64.b64decode(tensor['data'])).decode()
+    # no letter of an HTML tag
+    return dict(type=tensor['type'], shape=tensor['shape'], text=text.replace('<', ','))
+
 def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     "The tensors of some networks, an element a network, each tensor once."
     written:set[str] = set()
@@ -60,16 +75,15 @@ def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     for graph in graphs:
         new = {k: t for k, t in graph['tensors'].items() if k not in written}
         written |= set(new)
-        text = json.dumps(new, sort_keys=True, separators=(',', ':'))
+        text = _json({key: _denser(tensor) for key, tensor in new.items()})
         block = {'type': 'application/json', 'class': 'eqtutor-tensors'}
         if new: blocks.append(_shared('script', text, **block))
     return '\n'.join(blocks)
 
 def _without_tensors(graph:dict[str, Any])->dict[str, Any]:
-    "A graph as the widget carries it; a node's title is for reading the JSON."
+    "A graph as the widget carries it: tensors by name, no text that nobody reads."
     nodes = [{k: v for k, v in node.items() if k != 'title'} for node in graph['nodes']]
-    names = {key: key for key in graph['tensors']}
-    return graph | dict(nodes=nodes, tensors=sorted(names))
+    return graph | dict(nodes=nodes, tensors=sorted(graph['tensors']))
 
 # %% ../../nbs/5_workshop/58_turn.ipynb #0000000c
 def _check_picture(name:str, picture:Tensor)->Tensor:
