@@ -428,6 +428,24 @@ function linear(node, [shape], read) {
   return { run };
 }
 
+// The same map of the channels at every place and pose.
+function pointwise(node, [shape], read) {
+  const { values: matrix, shape: [rows, columns] } = read('matrix');
+  const bias = node.weights.bias ? read('bias').values : new Float64Array(rows);
+  const places = count(shape) / columns;
+  const vector = new Float64Array(columns);
+
+  function run([x]) {
+    const out = new Float64Array(rows * places);
+    for (let place = 0; place < places; place++) {
+      for (let c = 0; c < columns; c++) vector[c] = x[c * places + place];
+      multiplyFilters(matrix, vector, 0, rows, bias, out, place, places);
+    }
+    return out;
+  }
+  return { run };
+}
+
 const reshape = () => ({ run: ([x]) => x });
 
 function constant(node, shapes, read) {
@@ -455,6 +473,24 @@ function concatenate(node, shapes) {
   return { run };
 }
 
+// Axes in another order: axis i of the result is axis order[i] of the input.
+function permute(node, [shape]) {
+  const strides = stridesOf(shape);
+  const moved = node.order.map(axis => strides[axis]);
+  const sizes = node.shape;
+  const n = sizes[sizes.length - 1];
+  const step = moved[moved.length - 1];
+
+  function run([x]) {
+    const out = new Float64Array(x.length);
+    forEachRow(sizes, [stridesOf(sizes), moved], (at, from) => {
+      for (let i = 0; i < n; i++) out[at + i] = x[from + i * step];
+    });
+    return out;
+  }
+  return { run };
+}
+
 // Every step-th entry from a start on, along each axis.
 function slice(node, [shape]) {
   const from = stridesOf(shape);
@@ -474,6 +510,290 @@ function slice(node, [shape]) {
   return { run };
 }
 
+// --- E4: kernels written from the features at a place
+
+// Features `[m, g, h, w]` to kernels `[s, v, g, h, w]`: at pose g, entry v of the kernels is written
+// by row moved[g, v] of the weight.
+function writeKernels(node, [shape], read) {
+  const { values: weight, shape: [entries, slices, features] } = read('weight');
+  const bias = node.weights.bias ? read('bias').values : new Float64Array(entries * slices);
+  const moved = read('moved').values;
+  const [, poses, rows, columns] = shape;
+  const area = rows * columns;
+  const writers = Array.from({ length: poses }, (_, pose) => {
+    const matrix = new Float64Array(slices * entries * features);
+    const fixed = new Float64Array(slices * entries);
+    for (let s = 0; s < slices; s++) {
+      for (let v = 0; v < entries; v++) {
+        const from = moved[pose * entries + v] * slices + s;
+        const to = s * entries + v;
+        fixed[to] = bias[from];
+        matrix.set(weight.subarray(from * features, (from + 1) * features), to * features);
+      }
+    }
+    return { matrix, fixed };
+  });
+  const vector = new Float64Array(features);
+
+  function run([z]) {
+    const planes = poses * area;
+    const out = new Float64Array(slices * entries * planes);
+    for (let place = 0; place < planes; place++) {
+      const { matrix, fixed } = writers[Math.floor(place / area)];
+      for (let m = 0; m < features; m++) vector[m] = z[m * planes + place];
+      multiplyFilters(matrix, vector, 0, fixed.length, fixed, out, place, planes);
+    }
+    return out;
+  }
+  return { run };
+}
+
+// Kernels `[s, v, …, h, w]` and values `[c, …, h, w]`: each place sums its window with its own
+// kernel, which c/s channels share; zeros outside.
+function windowSum(node, [kernelShape, shape]) {
+  const [slices, entries] = kernelShape;
+  const channels = shape[0];
+  const [rows, columns] = shape.slice(-2);
+  const poses = count(shape) / (channels * rows * columns);
+  const k = node.kernel_size;
+  const { dilation } = node;
+  const half = (k - 1) / 2;
+  const area = rows * columns;
+  const kernelAt = (c, v, pose) =>
+    ((Math.floor((c * slices) / channels) * entries + v) * poses + pose) * area;
+
+  function run([kernels, values]) {
+    const out = new Float64Array(values.length);
+    for (let c = 0; c < channels; c++) {
+      for (let pose = 0; pose < poses; pose++) {
+        const start = (c * poses + pose) * area;
+        for (let v = 0; v < entries; v++) {
+          const dy = (Math.floor(v / k) - half) * dilation;
+          const dx = ((v % k) - half) * dilation;
+          addProducts(out, kernels, values, start, kernelAt(c, v, pose), dy, dx);
+        }
+      }
+    }
+    return out;
+  }
+
+  // out(x) += kernel(x) · values(x + Δ), where x + Δ lies inside.
+  function addProducts(out, kernels, values, start, kernel, dy, dx) {
+    const first = Math.max(0, -dx);
+    const last = Math.min(columns, columns - dx);
+    for (let y = Math.max(0, -dy); y < Math.min(rows, rows - dy); y++) {
+      const row = start + y * columns;
+      const shifted = row + dy * columns + dx;
+      const weights = kernel + y * columns;
+      for (let x = first; x < last; x++) {
+        out[row + x] += kernels[weights + x] * values[shifted + x];
+      }
+    }
+  }
+
+  // One term: the kernel that was written at this place, and the window it meets.
+  function explain([kernels, values], [channel, pose, y, x]) {
+    const window = { planes: 1, rows, columns, kernel: [k, k], dilation: [dilation, dilation] };
+    const patch = new Float64Array(entries);
+    const reach = half * dilation;
+    gatherPatch(patch, values, window, channel * poses + pose, y - reach, x - reach);
+    const at = y * columns + x;
+    const filter = patch.map((_, v) => kernels[kernelAt(channel, v, pose) + at]);
+    const value = filter.reduce((sum, w, v) => sum + w * patch[v], 0);
+    const term = { channel, pose, filter, patch, size: [k, k], sum: value };
+    return { value, terms: [term], bias: 0 };
+  }
+
+  return { run, explain };
+}
+
+// --- self-attention on a group
+
+// Softmax over the sources (pose q, offset within reach) of
+//   query · (key(q, x + Δ) + pose vector(s, q) + offset vector(Δ, r)),
+// for each head, query pose s and target pose r; a target sums over the query poses.
+function selfAttention(node, [shape], read) {
+  const numbers = name => read(name).values;
+  const { shape: [offsets, targets, width], values: offsetVectors } = read('offsets');
+  const { shape: [passes, poses], values: poseVectors } = read('poses');
+  const channels = shape[0];
+  const [rows, columns] = shape.slice(-2);
+  const area = rows * columns;
+  const { heads, crop, scale: factor } = node;
+  const [reachY, reachX] = node.reach;
+  const features = heads * width;
+  const across = 2 * reachX + 1;
+  const maps = ['query', 'key', 'value'].map(name => ({
+    matrix: numbers(`${name}_weight`),
+    bias: numbers(`${name}_bias`),
+  }));
+  const outMatrix = numbers('out_weight');
+  const outBias = numbers('out_bias');
+  const outChannels = outBias.length;
+
+  // Queries, keys and values, `[pose, y, x, head, width]` each.
+  function project(x) {
+    const vector = new Float64Array(channels);
+    const places = poses * area;
+    return maps.map(({ matrix, bias }) => {
+      const out = new Float64Array(places * features);
+      for (let place = 0; place < places; place++) {
+        for (let c = 0; c < channels; c++) vector[c] = x[c * places + place];
+        multiplyFilters(matrix, vector, 0, features, bias, out, place * features, 1);
+      }
+      return out;
+    });
+  }
+
+  const sources = new Int32Array(offsets);
+  const own = new Float64Array(poses);
+  const byPose = new Float64Array(poses * offsets);
+  const levels = new Float64Array(offsets);
+  const byOffset = new Float64Array(offsets);
+
+  // Where in keys and values the source (q, Δ) of a pixel is, for q = 0; −1 outside the image.
+  function findSources(y, x) {
+    for (let k = 0; k < offsets; k++) {
+      const row = y + Math.floor(k / across) - reachY;
+      const column = x + (k % across) - reachX;
+      const inside = row >= 0 && row < rows && column >= 0 && column < columns;
+      sources[k] = inside ? (row * columns + column) * features : -1;
+    }
+  }
+
+  function dot(a, i, b, j) {
+    let sum = 0;
+    for (let d = 0; d < width; d++) sum += a[i + d] * b[j + d];
+    return sum;
+  }
+
+  // The weight of a source is a product: a softmax over the poses at each offset, times one over
+  // the offsets, whose scores are the offset's own and the logarithm of the first one's sum.
+  function overPoses(queries, at, keys, start, pass, s) {
+    for (let q = 0; q < poses; q++) {
+      const vector = ((pass * poses + s) * poses + q) * width;
+      own[q] = dot(queries, at, poseVectors, vector);
+    }
+    for (let k = 0; k < offsets; k++) {
+      levels[k] = -Infinity;
+      if (sources[k] < 0) continue;
+      let top = -Infinity;
+      for (let q = 0; q < poses; q++) {
+        const key = sources[k] + q * area * features + start;
+        const score = factor * (dot(queries, at, keys, key) + own[q]);
+        byPose[q * offsets + k] = score;
+        if (score > top) top = score;
+      }
+      let sum = 0;
+      for (let q = 0; q < poses; q++) {
+        const power = Math.exp(byPose[q * offsets + k] - top);
+        byPose[q * offsets + k] = power;
+        sum += power;
+      }
+      for (let q = 0; q < poses; q++) byPose[q * offsets + k] /= sum;
+      levels[k] = top + Math.log(sum);
+    }
+  }
+
+  function overOffsets(queries, at, r) {
+    let top = -Infinity;
+    for (let k = 0; k < offsets; k++) {
+      if (sources[k] < 0) continue;
+      const vector = (k * targets + r) * width;
+      byOffset[k] = levels[k] + factor * dot(queries, at, offsetVectors, vector);
+      if (byOffset[k] > top) top = byOffset[k];
+    }
+    let sum = 0;
+    for (let k = 0; k < offsets; k++) {
+      byOffset[k] = sources[k] < 0 ? 0 : Math.exp(byOffset[k] - top);
+      sum += byOffset[k];
+    }
+    for (let k = 0; k < offsets; k++) byOffset[k] /= sum;
+  }
+
+  // Calls `visit(r, s)` for all query poses s and target poses r of a pixel, when `byPose` and
+  // `byOffset` hold the weights of one head.
+  function forEachWeights(queries, keys, head, y, x, visit) {
+    for (let s = 0; s < poses; s++) {
+      const at = ((s * rows + y) * columns + x) * features + head * width;
+      for (let pass = 0; pass < passes; pass++) {
+        overPoses(queries, at, keys, head * width, pass, s);
+        const [first, last] = passes === 1 ? [0, targets] : [pass, pass + 1];
+        for (let r = first; r < last; r++) {
+          overOffsets(queries, at, r);
+          visit(r, s);
+        }
+      }
+    }
+  }
+
+  // The weight of each source, added to part number `part` of `sums`.
+  function addWeights(sums, part) {
+    for (let q = 0; q < poses; q++) {
+      const start = (part * poses + q) * offsets;
+      for (let k = 0; k < offsets; k++) {
+        if (sources[k] >= 0) sums[start + k] += byPose[q * offsets + k] * byOffset[k];
+      }
+    }
+  }
+
+  function run([x]) {
+    const [queries, keys, values] = project(x);
+    const [height, wide] = node.shape.slice(-2);
+    const out = new Float64Array(count(node.shape));
+    const mixed = new Float64Array(targets * features);
+    const shares = new Float64Array(targets * poses * offsets);
+    for (let y = 0; y < height; y++) {
+      for (let column = 0; column < wide; column++) {
+        mixed.fill(0);
+        findSources(y + crop, column + crop);
+        for (let head = 0; head < heads; head++) {
+          shares.fill(0);
+          forEachWeights(queries, keys, head, y + crop, column + crop, r => addWeights(shares, r));
+          mixValues(values, head, shares, mixed);
+        }
+        const outPoses = node.shape[1];
+        for (let pose = 0; pose < outPoses; pose++) {
+          const r = targets === 1 ? 0 : pose;
+          const vector = mixed.subarray(r * features, (r + 1) * features);
+          const at = (pose * height + y) * wide + column;
+          multiplyFilters(outMatrix, vector, 0, outChannels, outBias, out, at,
+            outPoses * height * wide);
+        }
+      }
+    }
+    return out;
+  }
+
+  function mixValues(values, head, shares, mixed) {
+    for (let r = 0; r < targets; r++) {
+      const to = r * features + head * width;
+      for (let q = 0; q < poses; q++) {
+        for (let k = 0; k < offsets; k++) {
+          if (sources[k] < 0) continue;
+          const share = shares[(r * poses + q) * offsets + k];
+          const from = sources[k] + q * area * features + head * width;
+          for (let d = 0; d < width; d++) mixed[to + d] += share * values[from + d];
+        }
+      }
+    }
+  }
+
+  // The weights of one pixel of the input, `[s, q, rows, columns]` within reach: for each query
+  // pose s they sum to 1.
+  function attention([x], [row, column], head, target) {
+    const [queries, keys] = project(x);
+    const data = new Float64Array(poses * poses * offsets);
+    findSources(row, column);
+    forEachWeights(queries, keys, head, row, column, (r, s) => {
+      if (targets === 1 || r === target) addWeights(data, s);
+    });
+    return { data, shape: [poses, poses, 2 * reachY + 1, across] };
+  }
+
+  return { run, attention };
+}
+
 const OPERATIONS = {
   convolution,
   scale,
@@ -490,10 +810,15 @@ const OPERATIONS = {
   pool,
   reduce,
   linear,
+  pointwise,
   reshape,
   constant,
   concatenate,
   slice,
+  permute,
+  write_kernels: writeKernels,
+  window_sum: windowSum,
+  self_attention: selfAttention,
 };
 
 // --- the network
@@ -514,8 +839,9 @@ class Network {
     if (!shapes.has(this.output)) throw new Error(`graph: there is no node ${this.output}`);
   }
 
-  // The value of every node, by name, for a picture of `input`.
-  run(picture) {
+  // The value of every node, by name, for a picture of `input`; of those before a node only, if
+  // that is named: what it takes to explain it or to see where it attends.
+  run(picture, before) {
     if (picture.length !== count(this.input)) {
       const wanted = this.input.join('×');
       throw new Error(`expected a picture of ${wanted} numbers, got ${picture.length}`);
@@ -523,6 +849,7 @@ class Network {
     const data = Float64Array.from(picture);
     const values = new Map([['input', { data, shape: this.input }]]);
     for (const node of this.nodes) {
+      if (node.name === before) break;
       const inputs = node.inputs.map(name => values.get(name).data);
       values.set(node.name, { data: node.run(inputs), shape: node.shape });
     }
@@ -535,6 +862,14 @@ class Network {
     const node = this.nodes.find(each => each.name === name);
     if (!node || !node.explain) return null;
     return node.explain(node.inputs.map(input => values.get(input).data), place);
+  }
+
+  // Attention weights of one pixel, [row, column] of the layer's input, in a head and for a target
+  // pose, `[query pose, source pose, rows, columns]`; null where a layer does not attend.
+  attention(values, name, place, head, pose) {
+    const node = this.nodes.find(each => each.name === name);
+    if (!node || !node.attention) return null;
+    return node.attention(node.inputs.map(input => values.get(input).data), place, head, pose);
   }
 }
 
@@ -554,8 +889,14 @@ function prepare(node, shapes, tensors) {
   return { name: node.name, inputs: node.inputs, shape: node.shape, ...operation };
 }
 
+// A network from what `network_graph` wrote.
 export function readNetwork(graph) {
   return new Network(graph);
+}
+
+// The networks from what `pack_graphs` wrote; tensors that they share are decoded once.
+export function readNetworks({ networks, tensors }) {
+  return networks.map(graph => readNetwork({ ...graph, tensors }));
 }
 
 // --- how pictures and feature maps move
