@@ -6,7 +6,7 @@
 __all__ = ['TEMPLATES', 'PIECE', 'png_uri', 'panel_row', 'strip_row', 'arrow_row', 'share_once', 'frames_html', 'whole_page',
            'Widget', 'check_image', 'FeatureView', 'Comparison', 'RotateAndPermute', 'picture_html', 'CayleyExplorer',
            'KernelOrbit', 'moved_pixel', 'clickable', 'PixelView', 'spots_html', 'ClickAndTurn', 'MeterRow',
-           'EquivarianceMeter', 'html_table', 'demo_page', 'raw_html', 'ShareOnce', 'open_links', 'OpenLinks']
+           'EquivarianceMeter', 'html_table', 'raw_html', 'ShareOnce', 'open_links', 'OpenLinks']
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000003
 import base64
@@ -920,20 +920,6 @@ def html_table(
 )->str:
     "Test accuracies as an HTML table."
     return _part('accuracy_table', accuracy=accuracy)
-
-def demo_page(
-    accuracy:dict[str, dict[str, float]], # by network, then by turn, between 0 and 1
-    nets:dict[str, nn.Module],            # by name, trained; they have a `layers.relu2`
-    digit:Tensor,                         # `(1, 1, 28, 28)`
-    advice:str='',                        # a paragraph above the table
-)->str:
-    "The demo's self-contained HTML page: accuracies, and the networks' features."
-    def widget(name:str)->str:
-        title = f'{name}, trained: the features after its second layer'
-        layer, net = 'layers.relu2', nets[name]
-        return RotateAndPermute(net, digit, 'p4', until=layer, title=title).html()
-    return _fill('demo.html', title='eqtutor demo', advice=advice, accuracy=accuracy,
-                 widgets_html=[widget(name) for name in reversed(nets)])
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000060
 def raw_html(

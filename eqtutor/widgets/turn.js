@@ -10,6 +10,12 @@ const PAUSE = 900; // milliseconds on each element, while playing
 const LEVELS = 15; // grey levels of a drawing, so that it fits into an address
 const SVG = 'http://www.w3.org/2000/svg';
 
+// what the operations of a graph are called on the page
+const WORDS = {
+  scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
+  self_attention: 'self-attention',
+};
+
 // --- small tools
 
 function make(tag, properties = {}, ...children) {
@@ -31,6 +37,7 @@ const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const short = value => (value === 0 ? '0' : value.toExponential(0));
 const percent = share => `${Math.round(100 * share)} %`;
 const decimal = value => value.toFixed(2).replace('-', '−');
+const signed = value => ` ${value < 0 ? '−' : '+'} ${decimal(Math.abs(value))}`;
 const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 function bytesOf(text) {
@@ -485,7 +492,13 @@ class Card {
 class Curve {
   constructor(widget) {
     this.widget = widget;
-    this.svg = widget.root.querySelector('.curve svg');
+    this.svg = widget.root.querySelector('.curve > svg');
+    const names = widget.eyes.map(({ label }, i) => {
+      const sample = draw('svg', { width: 26, height: 6, 'aria-hidden': true });
+      sample.append(draw('path', { class: `line line${i}`, d: 'M0 3H26' }));
+      return make('span', {}, sample, label);
+    });
+    if (names.length > 1) widget.root.querySelector('.curve figcaption').append(...names);
   }
 
   show({ state, sights }) {
@@ -569,13 +582,15 @@ class Sum {
   }
 
   showSum(where, { sum, steps, posed }, turns, pose) {
-    const followed = steps.slice(1).map(step => ` → ${step.name} ${decimal(step.value)}`).join('');
+    const name = step => step.name.replace('layers.', '');
+    const followed = steps.slice(1).map(step => ` → ${name(step)} ${decimal(step.value)}`).join('');
     const terms = [...sum.terms].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum));
     const largest = terms.slice(0, 3);
     const rest = terms.slice(3).reduce((total, term) => total + term.sum, 0);
-    const others = terms.length > 3 ? ` + ${terms.length - 3} smaller terms ${decimal(rest)}` : '';
-    const bias = sum.bias ? ` + bias ${decimal(sum.bias)}` : '';
-    const shown = largest.map(term => decimal(term.sum)).join(' + ');
+    const others = terms.length > 3 ? `${signed(rest)} (${terms.length - 3} smaller terms)` : '';
+    const bias = sum.bias ? `${signed(sum.bias)} (bias)` : '';
+    const sums = largest.map(term => signed(term.sum)).join('');
+    const shown = sums.startsWith(' + ') ? sums.slice(3) : sums.trim();
     this.value.textContent = `${where}filter × patch = ${shown}${others}${bias} = `
       + `${decimal(sum.value)}${followed}`;
     this.terms.append(...largest.map(term => this.term(term, turns, pose, posed)));
@@ -587,11 +602,12 @@ class Sum {
     const most = Math.max(...term.filter.map(Math.abs));
     paintMap(filter, term.filter, size, -most, most, SIGNED);
     paintMap(patch, term.patch, size, Math.min(0, ...term.patch), Math.max(...term.patch), CIVIDIS);
-    const turned = turns.length > 1 ? `filter turned by ${nameOf(turns[pose])}` : 'filter';
+    const turned = turns.length > 1 ? `turned by ${nameOf(turns[pose])}` : 'filter';
     const channel = `channel ${term.channel}`;
     const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
     const caption = make('figcaption', { textContent: `${turned}, from ${source}` });
-    const line = make('div', {}, filter, '×', patch, `= ${decimal(term.sum)}`);
+    const value = make('span', { textContent: `= ${decimal(term.sum)}` });
+    const line = make('div', {}, filter, '×', patch, value);
     return make('figure', {}, line, caption);
   }
 }
@@ -967,8 +983,9 @@ class Turn {
 
   choices() {
     const layers = this.root.querySelector('select.layer');
-    layers.append(...this.eyes[0].maps.map(({ name, type }) => {
-      return make('option', { value: name, textContent: `${name.replace('layers.', '')} (${type})` });
+    layers.append(...this.eyes[0].maps.map(({ name, op }) => {
+      const words = `${name.replace('layers.', '')}: ${WORDS[op] ?? op}`;
+      return make('option', { value: name, textContent: words });
     }));
     layers.addEventListener('change', () => this.set({ layer: layers.value, pixel: null }));
     this.channels = this.root.querySelector('select.channel');
@@ -1002,7 +1019,7 @@ class Turn {
     if (get('mirror') === '1') change.mirror = this.group.turns.some(t => t.mirror);
     if (get('ink')) this.gallery.decode(get('ink'));
     const picture = get('picture');
-    if (this.gallery.own.has(picture) || Number(picture) in this.spec.pictures) {
+    if (this.gallery.own.has(picture) || Object.hasOwn(this.spec.pictures, picture ?? '')) {
       change.picture = picture;
     }
     if (this.eyes[0].maps.some(({ name }) => name === get('layer'))) change.layer = get('layer');
@@ -1142,11 +1159,18 @@ class Turn {
 
 const networks = new Map();
 
+// What a graph leaves out is as usual.
+const USUAL = {
+  weights: {}, tables: {}, stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1,
+};
+
 function networkOf(graph) {
   const key = JSON.stringify(graph);
   if (!networks.has(key)) {
-    const tensors = Object.fromEntries(graph.tensors.map(name => [name, tensorOf(name)]));
-    networks.set(key, readNetwork({ ...graph, tensors }));
+    const nodes = graph.nodes.map(node => ({ ...USUAL, ...node }));
+    const names = nodes.flatMap(({ weights, tables }) => Object.values({ ...weights, ...tables }));
+    const own = Object.fromEntries(names.map(name => [name, tensorOf(name)]));
+    networks.set(key, readNetwork({ ...graph, nodes, tensors: own }));
   }
   return networks.get(key);
 }
