@@ -934,7 +934,7 @@ def raw_html(
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000104
 class ShareOnce:
-    "Leaves out what an earlier output of the page has brought (`procs` in `settings.ini`)."
+    "Leaves out what an earlier output of the page has brought (`procs`)."
     def __init__(self, nb): self.nb = nb
 
     def begin(self)->None:

@@ -1,5 +1,4 @@
 "Turn the picture, driven like a person: mouse, keyboard, phone; and what Python writes into it."
-import base64
 import io
 import re
 from functools import cache
@@ -11,7 +10,7 @@ from torch import nn
 
 from eqtutor.actions import rotate
 from eqtutor.models.backbones import p4_cnn
-from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, whole_page
 from eqtutor.widgets.turn import upright_networks
 
@@ -181,7 +180,8 @@ def test_the_page_says_what_torch_says(see):
         for name, net in nets.items():
             with torch.no_grad(): shares = net(x).softmax(1)[0]
             top = int(shares.argmax())
-            said = re.match(r'says (\d) \((\d+) %\)', card(page, name).locator('.words').inner_text())
+            words = card(page, name).locator('.words').inner_text()
+            said = re.match(r'says (\d) \((\d+) %\)', words)
             assert int(said[1]) == top and abs(int(said[2]) - 100*shares[top]) < 1.5
 
 
