@@ -184,11 +184,11 @@ class Recorder(TorchFunctionMode):
         "The error that names the layer and says what is known."
         at = [m for m in self.inside if id(m) in self.paths]
         where = f'{self.path or "the network"} ({type(at[-1]).__name__})' if at else ''
-        known = ', '.join(sorted({c.__name__ for c in (*LAYERS, *REWRITES)}))
+        known = ', '.join(sorted(c.__name__ for c in (*LAYERS, *REWRITES)))
+        plain = ', '.join(sorted(f for f in FUNCTIONS if not f.endswith('_')))
         return UnknownLayer(
             f'the engine in the page does not know {what}, at {where}. It knows the '
-            f'layers {known}, and modules made of these functions: '
-            f'{", ".join(sorted({f.strip("_") for f in FUNCTIONS}))}.')
+            f'layers {known}, and modules made of these functions: {plain}.')
 
     # what is seen of the run
 
@@ -438,8 +438,9 @@ def _pool(r:Recorder, value:Tensor, x:Tensor, reduce:str, kernel_size:Any, strid
           stride=_pair(stride or kernel_size), padding=_pair(padding))
 
 def _max_pool(r:Recorder, value:Tensor, x:Tensor, kernel_size:Any, stride:Any=None,
-              padding:Any=0, dilation:Any=1, ceil_mode:bool=False)->None:
-    if ceil_mode or _pair(dilation) != [1, 1]:
+              padding:Any=0, dilation:Any=1, ceil_mode:bool=False,
+              return_indices:bool=False)->None:
+    if ceil_mode or return_indices or _pair(dilation) != [1, 1]:
         raise r.unknown('a pool with dilation or ceil_mode')
     _pool(r, value, x, 'max', kernel_size, stride, padding)
 
@@ -560,8 +561,8 @@ FUNCTIONS:dict[str, Callable[..., Any]] = {
 for _name, _op in _BINARY.items():
     for _form in (_name, f'__{_name}__', f'{_name}_', f'__i{_name}__'):
         FUNCTIONS[_form] = _arithmetic(_op)
-    for _form in (f'r{_name}', f'__r{_name}__'):   # 1 − f
-        FUNCTIONS[_form] = _arithmetic(_op, reverse=True)
+    FUNCTIONS[f'__r{_name}__'] = _arithmetic(_op, reverse=True)   # 1 − f
+FUNCTIONS['rsub'] = _arithmetic('subtract', reverse=True)
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #00000016
 def network_graph(

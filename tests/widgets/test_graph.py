@@ -132,14 +132,16 @@ UNKNOWN = {
     'a pool with dilation or ceil_mode': lambda: nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True)),
     'one tensor that depends on the picture': lambda: lifted(Does(lambda f: (f, f))),
     'depends on the picture, got Tensor': lambda: lifted(Does(lambda f: torch.ones(1, 3))),
-    'layers of the network are on C4 and D4': lambda: lifted(GroupPool(), LiftingConv2d(4, 1, 3, 'p4m')),
+    'layers of the network are on C4 and D4':
+        lambda: lifted(GroupPool(), LiftingConv2d(4, 1, 3, 'p4m')),
 }
 
 
 @pytest.mark.parametrize('message', UNKNOWN)
 def test_what_the_engine_does_not_know_is_named(message):
     hooks = len(nn.modules.module._global_forward_hooks)
-    with pytest.raises(UnknownLayer, match=message) as caught: network_graph(UNKNOWN[message](), X)
+    net = UNKNOWN[message]()
+    with pytest.raises(UnknownLayer, match=message) as caught: network_graph(net, X)
     if ' at ' in message: assert 'EquivariantConv2d' in str(caught.value)
     assert len(nn.modules.module._global_forward_hooks) == hooks
 
