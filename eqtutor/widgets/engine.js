@@ -512,8 +512,8 @@ function slice(node, [shape]) {
 
 // --- E4: kernels written from the features at a place
 
-// Features `[m, g, h, w]` to kernels `[s, v, g, h, w]`: at pose g, entry v of the kernels is written
-// by row moved[g, v] of the weight.
+// Features `[m, g, h, w]` to kernels `[s, v, g, h, w]`: at pose g, entry v of the kernels is
+// written by row moved[g, v] of the weight.
 function writeKernels(node, [shape], read) {
   const { values: weight, shape: [entries, slices, features] } = read('weight');
   const bias = node.weights.bias ? read('bias').values : new Float64Array(entries * slices);

@@ -85,7 +85,14 @@ def make(name):
     return perturb_(net).float()
 
 
-@pytest.mark.parametrize('name', [*KNOWN, *OTHERS])
+def slow(*names): return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+LARGE = 'GroupSelfAttention2d C8 None', 'LiftingSelfAttention2d C8 None'
+SMALL = [name for name in KNOWN if name not in LARGE]
+
+
+@pytest.mark.parametrize('name', [*SMALL, *OTHERS, *slow(*LARGE)])
 def test_layer_is_the_one_of_torch_for_every_element(engine, name):
     net, x = make(name), torch.randn(1, 4, 9, 9)
     turned = engine.turned(network_graph(net, x, 'single'), x)
@@ -192,7 +199,7 @@ SLOW = ('p4-all-cnn', 'p4m-resnet44', 'p4-resnet29-se', 'p4m-densenet', 'alpha-F
         'p4-e4-resnet18', 'gsa-z2', 'gsa-r4', 'gsa-r8')
 
 
-@pytest.mark.parametrize('name', [*FAST, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+@pytest.mark.parametrize('name', [*FAST, *slow(*SLOW)])
 def test_network_is_the_one_of_torch_for_every_element(engine, name):
     net, x = network(name), torch.rand(1, *get_model(name).input_shape)
     graph = network_graph(net, x, 'single')
