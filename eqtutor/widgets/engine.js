@@ -512,8 +512,8 @@ function slice(node, [shape]) {
 
 // --- E4: kernels written from the features at a place
 
-// Features `[m, g, h, w]` to kernels `[s, v, g, h, w]`: at pose g, entry v of the kernels is written
-// by row moved[g, v] of the weight.
+// Features `[m, g, h, w]` to kernels `[s, v, g, h, w]`: at pose g, entry v of the kernels is
+// written by row moved[g, v] of the weight.
 function writeKernels(node, [shape], read) {
   const { values: weight, shape: [entries, slices, features] } = read('weight');
   const bias = node.weights.bias ? read('bias').values : new Float64Array(entries * slices);
@@ -749,7 +749,8 @@ function selfAttention(node, [shape], read) {
         findSources(y + crop, column + crop);
         for (let head = 0; head < heads; head++) {
           shares.fill(0);
-          forEachWeights(queries, keys, head, y + crop, column + crop, r => addWeights(shares, r));
+          const add = target => addWeights(shares, target);
+          forEachWeights(queries, keys, head, y + crop, column + crop, add);
           mixValues(values, head, shares, mixed);
         }
         const outPoses = node.shape[1];
@@ -850,8 +851,11 @@ class Network {
     const values = new Map([['input', { data, shape: this.input }]]);
     for (const node of this.nodes) {
       if (node.name === before) break;
-      const inputs = node.inputs.map(name => values.get(name).data);
-      values.set(node.name, { data: node.run(inputs), shape: node.shape });
+      const result = node.run(node.inputs.map(name => values.get(name).data));
+      if (result.length !== count(node.shape)) {
+        throw new Error(`${node.name} gave ${result.length} numbers, expected ${node.shape}`);
+      }
+      values.set(node.name, { data: result, shape: node.shape });
     }
     return values;
   }
@@ -882,8 +886,14 @@ function prepare(node, shapes, tensors) {
     if (shapes.has(name)) return shapes.get(name);
     throw new Error(`${node.name} reads ${name}, which no node before it computes`);
   });
+  if (!node.shape.every(n => Number.isInteger(n) && n > 0)) {
+    throw new Error(`${node.name}: expected a shape of whole numbers, got ${node.shape}`);
+  }
   const references = { ...node.weights, ...node.tables };
-  const read = name => decode(tensors[references[name]]);
+  const read = name => {
+    if (Object.hasOwn(tensors, references[name])) return decode(tensors[references[name]]);
+    throw new Error(`${node.name}: there is no tensor ${references[name]} for its ${name}`);
+  };
   const operation = OPERATIONS[node.op](node, inputShapes, read);
   shapes.set(node.name, node.shape);
   return { name: node.name, inputs: node.inputs, shape: node.shape, ...operation };

@@ -88,8 +88,8 @@ def _tensors(*values:Any)->Iterator[Tensor]:
 def _function_name(func:Callable)->str:
     "`relu` for torch.relu and Tensor.relu; `shape` for the attribute."
     name = getattr(func, '__name__', str(func))
-    if name == '__get__': name = getattr(getattr(func, '__self__', None), '__name__', name)
-    return name
+    if name != '__get__': return name
+    return getattr(getattr(func, '__self__', None), '__name__', name)
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #0000000a
 class Recorder(TorchFunctionMode):
@@ -167,23 +167,28 @@ class Recorder(TorchFunctionMode):
 
     def store(self, t:Tensor, weights:str|None=None)->str:
         "Keep a tensor; returns its key, the checksum of what it holds."
-        if not t.isfinite().all():
-            raise ValueError(f'{self.path or "the network"} has a weight that is NaN or '
-                             'infinite: train it again, or load other weights')
+        self.check_finite(t)
         stored = _stored(t, _kind(t, weights or self.weights))
         key = hashlib.sha256(str(stored).encode()).hexdigest()[:12]
         self.tensors[key] = stored
         return key
 
+    def check_finite(self, t:Tensor)->None:
+        "Raise a `ValueError` unless all entries are numbers."
+        if t.isfinite().all(): return
+        where = self.path or 'the network'
+        raise ValueError(f'{where} has a weight that is NaN or infinite: train it '
+                         'again, or load other weights')
+
     def unknown(self, what:str)->UnknownLayer:
         "The error that names the layer and says what is known."
         at = [m for m in self.inside if id(m) in self.paths]
         where = f'{self.path or "the network"} ({type(at[-1]).__name__})' if at else ''
-        known = ', '.join(sorted({c.__name__ for c in (*LAYERS, *REWRITES)}))
+        known = ', '.join(sorted(c.__name__ for c in (*LAYERS, *REWRITES)))
+        plain = ', '.join(sorted(f for f in FUNCTIONS if not f.endswith('_')))
         return UnknownLayer(
             f'the engine in the page does not know {what}, at {where}. It knows the '
-            f'layers {known}, and modules made of these functions: '
-            f'{", ".join(sorted({f.strip("_") for f in FUNCTIONS}))}.')
+            f'layers {known}, and modules made of these functions: {plain}.')
 
     # what is seen of the run
 
@@ -220,8 +225,8 @@ class Recorder(TorchFunctionMode):
         "A module is about to run."
         self.inside.append(module)
         self.begun.append(len(self.nodes))
-        if isinstance(getattr(module, 'group', None), Group):
-            self.groups.append(module.group)
+        group = getattr(module, 'group', None)
+        if isinstance(group, Group): self.groups.append(group)
         if self.leaf is None and _entry(module, LAYERS | REWRITES): self.leaf = module
 
     def end(self, module:nn.Module, args:Any, value:Any)->None:
@@ -266,18 +271,22 @@ def _numbered(name:str)->Iterator[str]:
     yield name
     for i in range(2, 10_000): yield f'{name}_{i}'
 
-def _entry(module:nn.Module, registry:dict[type, Any])->Any:
+def _plain(module:nn.Module, cls:type[nn.Module])->bool:
+    "Does a module compute what the class says, with tables of its own at most?"
+    return isinstance(module, cls) and type(module).forward is cls.forward
+
+def _entry(module:nn.Module, registry:dict[type[nn.Module], Any])->Any:
     "What is registered for a module, whose `forward` is that of the registered class."
     for cls in type(module).__mro__:
         if cls in registry:
-            same = type(module).forward is cls.forward
-            return registry[cls] if same else None
+            return registry[cls] if _plain(module, cls) else None
     return None
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #0000000d
 def _bank_tables(recorder:Recorder, layer:EquivariantConv2d)->dict[str, Tensor]:
     "The tables that expand the weights of a layer to its filters."
     tables = {k: t for k, t in layer.originals.items() if k in ('index', 'turns')}
+    recorder.check_finite(layer.weight)
     bank = layer.filters()
     if torch.equal(bank, EquivariantConv2d.filters(layer)): return tables
     probe = copy.deepcopy(layer)
@@ -321,7 +330,7 @@ def _self_attention(r:Recorder, value:Tensor, m:EquivariantSelfAttention2d,
     r.add('self_attention', [x], value, weights | dict(offsets=offsets, poses=poses),
           heads=m.heads, reach=reach, crop=m.crop, scale=m.in_channels**-.5)
 
-LAYERS:dict[type, Callable[..., Any]] = {
+LAYERS:dict[type[nn.Module], Callable[..., Any]] = {
     EquivariantConv2d: _convolution, SpatialPool2d: _spatial_pool,
     GroupLayerNorm2d: _channel_norm, EquivariantSelfAttention2d: _self_attention}
 
@@ -361,10 +370,10 @@ def _e4(r:Recorder, m:E4Conv2d, f:Tensor)->Tensor:
     z = writer.relu(writer.norm(writer.squeeze(f)))
     moved = writer.table('moved', writer.weight)
     with r.unseen(writer):
-        W2, kernels = writer.weight[moved], 0
+        W2 = writer.weight[moved]
+        kernels = einsum(W2, z, 'g v s m, b m g y x -> b s v g y x')
         if writer.bias is not None:
-            kernels = rearrange(writer.bias[moved], 'g v s -> s v g 1 1')
-        kernels = kernels + einsum(W2, z, 'g v s m, b m g y x -> b s v g y x')
+            kernels = kernels + rearrange(writer.bias[moved], 'g v s -> s v g 1 1')
     r.add('write_kernels', [z], kernels, dict(weight=writer.weight, bias=writer.bias),
           dict(moved=moved))
     values = m.encode(f)
@@ -375,11 +384,7 @@ def _e4(r:Recorder, m:E4Conv2d, f:Tensor)->Tensor:
           dilation=m.dilation)
     return y if m.bias is None else y + m.bias[:, None, None, None]
 
-def _plain(module:nn.Module, cls:type[nn.Module])->bool:
-    "Does a module compute what the class says, with tables of its own at most?"
-    return isinstance(module, cls) and type(module).forward is cls.forward
-
-REWRITES:dict[type, Callable[..., Tensor]] = {
+REWRITES:dict[type[nn.Module], Callable[..., Tensor]] = {
     AttentiveConv2d: _attentive, InputAttention: _input_attention,
     ChannelAttention: _channel_attention, E4Conv2d: _e4}
 
@@ -427,18 +432,25 @@ def _group_norm(r:Recorder, value:Tensor, x:Tensor, groups:int,
           groups=groups, channels=x.shape[1])
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #00000012
-def _pool_function(reduce:str)->Callable[..., None]:
-    def pool(r:Recorder, value:Tensor, x:Tensor, kernel_size:Any, stride:Any=None,
-             padding:Any=0, *more:Any, **options:Any)->None:
-        plain = {1: (1, (1, 1), [1, 1]), 'ceil_mode': (False,), 'dilation': (1,),
-                 'return_indices': (False,), 'count_include_pad': (True,),
-                 'divisor_override': (None,)}
-        odd = [k for k, v in options.items() if v not in plain.get(k, ())]
-        if any(v not in (1, (1, 1), [1, 1], False, True, None) for v in more) or odd:
-            raise r.unknown(f'a pool with {odd or more}')
-        r.add('pool', [x], value, reduce=reduce, kernel_size=_pair(kernel_size),
-              stride=_pair(stride or kernel_size), padding=_pair(padding))
-    return pool
+def _pool(r:Recorder, value:Tensor, x:Tensor, reduce:str, kernel_size:Any, stride:Any,
+          padding:Any)->None:
+    r.add('pool', [x], value, reduce=reduce, kernel_size=_pair(kernel_size),
+          stride=_pair(stride or kernel_size), padding=_pair(padding))
+
+def _max_pool(r:Recorder, value:Tensor, x:Tensor, kernel_size:Any, stride:Any=None,
+              padding:Any=0, dilation:Any=1, ceil_mode:bool=False,
+              return_indices:bool=False)->None:
+    if ceil_mode or return_indices or _pair(dilation) != [1, 1]:
+        raise r.unknown('a pool with dilation or ceil_mode')
+    _pool(r, value, x, 'max', kernel_size, stride, padding)
+
+def _mean_pool(r:Recorder, value:Tensor, x:Tensor, kernel_size:Any, stride:Any=None,
+               padding:Any=0, ceil_mode:bool=False, count_include_pad:bool=True,
+               divisor_override:int|None=None)->None:
+    pads = _pair(padding) != [0, 0] and not count_include_pad
+    if ceil_mode or pads or divisor_override:
+        raise r.unknown('a pool with ceil_mode, or means of what lies inside')
+    _pool(r, value, x, 'mean', kernel_size, stride, padding)
 
 def _reduce_function(reduce:str)->Callable[..., None]:
     def over(r:Recorder, value:Any, x:Tensor, dim:Any=None, keepdim:bool=False,
@@ -525,20 +537,17 @@ def _slice(r:Recorder, value:Tensor, x:Tensor, index:Any)->None:
 SILENT = {'shape', 'ndim', 'dtype', 'device', 'is_cuda', 'layout', 'requires_grad',
           'size', 'dim', 'numel', 'stride', 'is_floating_point', 'is_contiguous',
           '__len__', 'new_zeros', 'new_ones', 'new_empty', 'new_full', 'new_tensor',
-          'zeros_like', 'ones_like', 'is_complex', 'element_size', 'names', 'get_device'}
+          'zeros_like', 'ones_like', 'is_complex', 'element_size', 'get_device'}
 SAME = _same_numbers, _dropout   # what may give its argument back
-_BINARY = {'add': ('add', False), 'sub': ('subtract', False), 'mul': ('multiply', False),
-           'div': ('divide', False), 'truediv': ('divide', False),
-           'rsub': ('subtract', True), 'rdiv': ('divide', True),
-           'rtruediv': ('divide', True), 'radd': ('add', False),
-           'rmul': ('multiply', False), 'subtract': ('subtract', False),
-           'multiply': ('multiply', False), 'divide': ('divide', False)}
+_BINARY = {'add': 'add', 'sub': 'subtract', 'subtract': 'subtract', 'mul': 'multiply',
+           'multiply': 'multiply', 'div': 'divide', 'divide': 'divide',
+           'truediv': 'divide'}
 FUNCTIONS:dict[str, Callable[..., Any]] = {
     'conv2d': _conv2d, 'conv3d': _conv3d, 'linear': _linear, 'cat': _join,
     'concat': _join, 'concatenate': _join, 'stack': _stack, '__getitem__': _slice,
     'batch_norm': _batch_norm, 'group_norm': _group_norm,
     'permute': _permute, 'transpose': _transpose,
-    'max_pool2d': _pool_function('max'), 'avg_pool2d': _pool_function('mean'),
+    'max_pool2d': _max_pool, 'avg_pool2d': _mean_pool,
     'adaptive_avg_pool2d': _adaptive_pool,
     'amax': _reduce_function('max'), 'max': _reduce_function('max'),
     'mean': _reduce_function('mean'), 'sum': _reduce_function('sum'),
@@ -549,9 +558,11 @@ FUNCTIONS:dict[str, Callable[..., Any]] = {
     **{name: _same_numbers for name in (
         'flatten', 'unflatten', 'view', 'reshape', 'squeeze', 'unsqueeze', 'view_as',
         'contiguous', 'clone', 'detach', 'float', 'double')}}
-for _name, _how in _BINARY.items():
+for _name, _op in _BINARY.items():
     for _form in (_name, f'__{_name}__', f'{_name}_', f'__i{_name}__'):
-        FUNCTIONS[_form] = _arithmetic(*_how)
+        FUNCTIONS[_form] = _arithmetic(_op)
+    FUNCTIONS[f'__r{_name}__'] = _arithmetic(_op, reverse=True)   # 1 − f
+FUNCTIONS['rsub'] = _arithmetic('subtract', reverse=True)
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #00000016
 def network_graph(
@@ -573,7 +584,8 @@ def network_graph(
                            f'on the picture, got {type(output).__name__}')
     return dict(
         format=FORMAT, name=name or type(net).__name__, input=list(example.shape[1:]),
-        group=_group_json(recorder.groups), labels=None if labels is None else [*labels],
+        group=_group_json(recorder.groups),
+        labels=None if labels is None else [*labels],
         nodes=[node.as_json() for node in recorder.nodes],
         output=recorder.node_of(output).name, tensors=recorder.tensors)
 

@@ -31,10 +31,11 @@ class EnginePage:
             return { data: [...data], shape };
           });
         }'''
-        return [tensor_of(y) for y in self.ask(code, graph, [x.flatten().tolist() for x in pictures])]
+        given = [x.flatten().tolist() for x in pictures]
+        return [tensor_of(y) for y in self.ask(code, graph, given)]
 
     def turned(self, graph, picture):
-        "For each grid element: its name, what the network makes of the moved picture, and the error."
+        "For each element on the grid: the value of the moved picture, and the equivariance error."
         code = '''(graph, data) => {
           const network = readNetwork(graph);
           const { group } = network;
