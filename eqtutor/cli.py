@@ -23,7 +23,7 @@ from PIL import Image as _Image
 from torch import Tensor, nn
 
 from .cost import markdown_table
-from .data import digits, mnist
+from .data import mnist
 from .equivariance import LayerReport, layer_report, perturb_
 from .experiments import load_benchmarks
 from .experiments.demo import (Data, DemoResult, accuracy_table, draw_demo,
@@ -38,14 +38,14 @@ from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
 from .models.registry import Model, get_model, model_rows
 from .training import environment, load_weights
-from .widgets import RotateAndPermute, demo_page, whole_page
+from .widgets import TurnThePicture, broken_twin, demo_page, upright_networks
 
 # %% ../nbs/4_course/32_cli.ipynb #00000012
 ADVICE = (
     'Both networks saw upright digits only. The p4-CNN gives the same accuracy at 0°, '
     '90°, 180° and 270°: its layers turn and permute their feature maps, and the last '
     'step forgets the pose. Between these angles neither network promises anything. '
-    'Move the slider and watch the features.')
+    'Turn the digit and watch the features.')
 
 # %% ../nbs/4_course/32_cli.ipynb #00000015
 # `eqtutor --install-completion` teaches the shell
@@ -113,8 +113,8 @@ def demo(
         result, nets, digit = run_demo(seed, epochs, data)
         save_demo(folder, result, nets, digit)
     typer.echo(f'\n{accuracy_table(result)}\n\n{error_table(result)}\n\n'
-               f'Written to {folder}: demo.html (open it in a browser and move the '
-               'slider), demo.png, demo.json')
+               f'Written to {folder}: demo.html (open it in a browser and turn the '
+               'digit), demo.png, demo.json')
 
 # %% ../nbs/4_course/32_cli.ipynb #0000001d
 def models_table(
@@ -452,42 +452,63 @@ def labs_progress(
 
 # %% ../nbs/4_course/32_cli.ipynb #00000043
 @app.command(help=(
-    "Write a page in which the input turns and a layer's features "
-    'move: self-contained, for any browser.'))
+    'Write a page in which you turn a picture and a network shows what it sees: '
+    'self-contained, for any browser.'))
 def widget(
     network:str=typer.Argument('p4-cnn', help='A name of `eqtutor models`.'),
     image:Path=typer.Option(
-        None, help='A picture file; its middle square is taken.  [default: a digit, or '
+        None, help='A picture file; its middle square is taken.  [default: digits, or '
                    'noise where the network wants colours]'),
     layer:str=typer.Option(
-        None, help='Look at this layer, a name of `net.named_modules()`.  [default: '
-                   'the first with a group axis]'),
+        None, help='Look at this layer first, a name of `net.named_modules()`.  '
+                   '[default: the first ReLU behind a group axis]'),
     channel:int=typer.Option(0, min=0),
     weights:Path=typer.Option(
         None, help='A checkpoint or safetensors file; random weights if left out.'),
+    compare:str=typer.Option(
+        '', help='Beside it: broken (one of its layers turns no filter), plain (the '
+                 'same network without a group), or both, with a comma.'),
+    plain_weights:Path=typer.Option(None, help='Weights of the plain network.'),
     group:str=typer.Option(None, help='A group\'s name.  [default: the network\'s]'),
     out:Path=typer.Option(
         Path('widget.html'), help='One HTML file that needs nothing else.'),
 )->None:
-    "Write a page in which the input turns and a layer's features move."
+    "Write a page in which you turn a picture and a network shows what it sees."
     with _explained():
         model = get_model(network)
-        net = _built(model, weights)
-        shown = RotateAndPermute(
-            net, _input(model, image), group or group_of(model.name),
-            until=layer or _first_layer(net), channel=channel)
+        nets = {model.name: _built(model, weights)}
+        for twin in filter(None, compare.split(',')):
+            nets |= _twin(twin, model, nets[model.name], plain_weights)
+        shown = TurnThePicture(
+            nets, **_pictures(model, image), group=group or group_of(model.name),
+            layer=layer, channel=channel)
         writable_folder(out.expanduser().parent)
-        text = whole_page(f'{network}, {layer or "first layer"}', shown.html())
-        write_atomic(out.expanduser(), text.encode())
-    typer.echo(f'Written to {out}: open it in any browser and move the slider.')
+        shown.save(out.expanduser())
+    typer.echo(f'Written to {out}: open it in any browser and turn the picture.')
 
 # %% ../nbs/4_course/32_cli.ipynb #00000044
-def _input(model:Model, image:Path|None)->Tensor:
-    "A picture for a network: of a file, or a digit, or noise where it wants colours."
-    c, h, w = model.input_shape
-    if image: return _picture(image, c, h)
-    if (c, h) == (1, 28): return digits('test').tensors[0][3, 0].double()
-    return torch.randn(c, h, w, dtype=torch.float64)
+def _twin(
+    twin:str, model:Model, net:nn.Module, plain_weights:Path|None,
+)->dict[str, nn.Module]:
+    "A network to compare with: 'broken' or 'plain'."
+    if twin == 'broken': return {f'broken {model.name}': broken_twin(net)}
+    if twin != 'plain':
+        raise ValueError(f'--compare knows broken and plain, got {twin!r}')
+    own = group_of(model.name).lower()
+    plain = get_model(model.name.replace(own, 'z2', 1))
+    return {plain.name: _built(plain, plain_weights)}
+
+def _pictures(model:Model, image:Path|None)->dict[str, Any]:
+    "Pictures for a network, and what they are normalised by."
+    c, h, _ = model.input_shape
+    if (c, h) == (1, 28):
+        digits = upright_networks()
+        scale = dict(mean=digits.about['mean'], std=digits.about['std'])
+        shown = {'picture': _picture(image, c, h)} if image else digits.pictures
+        return dict(pictures=shown) | scale
+    if image: return dict(pictures=_picture(image, c, h))
+    torch.manual_seed(0)
+    return dict(pictures=torch.rand(model.input_shape))
 
 def _picture(path:Path, channels:int, size:int)->Tensor:
     "The middle square of a picture, `(c, size, size)`, from 0 to 1."
@@ -497,8 +518,3 @@ def _picture(path:Path, channels:int, size:int)->Tensor:
     picture = picture.crop(square).resize((size, size))
     x = torch.tensor(np.asarray(picture), dtype=torch.float64)/255
     return x if channels == 1 else x.movedim(-1, 0)
-
-def _first_layer(net:nn.Module)->str:
-    "The first convolution of a group; where there is none, the first layer of one."
-    layers = [name for name, m in net.named_modules() if name and hasattr(m, 'group')]
-    return next((name for name in layers if 'conv' in name), layers[0])

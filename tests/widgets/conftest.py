@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from .engine_page import PAGE, EnginePage
 from .examples import MAKE
 
 BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
@@ -92,3 +93,12 @@ def visit(browser, tmp_path):
 def htmls():
     "The pages of the examples, each made once."
     return cache(lambda name: MAKE[name]().html())
+
+
+@pytest.fixture(scope='module')
+def engine(browser, tmp_path_factory):
+    "The engine in a page without any network."
+    visitor = Visitor(browser, tmp_path_factory.mktemp('engine')/'page.html')
+    yield EnginePage(visitor(PAGE))
+    for context in visitor.contexts: context.close()
+    assert not visitor.wrong

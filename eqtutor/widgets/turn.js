@@ -1,0 +1,1212 @@
+// Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at each
+// frame the networks see the turned picture, and every view shows the same scene.
+import { readNetwork, rotate, softmax } from './engine.js';
+
+const EXACT = 1e-6; // what is larger at an element of the group is no rounding
+const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
+const SNAP = 2.5; // degrees within which a dragged picture falls onto an element
+const SPEED = 40; // degrees a second, while playing
+const PAUSE = 900; // milliseconds on each element, while playing
+const LEVELS = 15; // grey levels of a drawing, so that it fits into an address
+const SVG = 'http://www.w3.org/2000/svg';
+
+// what the operations of a graph are called on the page
+const WORDS = {
+  scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
+  self_attention: 'self-attention',
+};
+
+// --- small tools
+
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+function draw(tag, attributes = {}, text = '') {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.textContent = text;
+  return element;
+}
+
+const modulo = (a, n) => ((a % n) + n) % n;
+const near = (a, b) => Math.abs(modulo(a - b + 180, 360) - 180);
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+const short = value => (value === 0 ? '0' : value.toExponential(0));
+const percent = share => `${Math.round(100 * share)} %`;
+const decimal = value => value.toFixed(2).replace('-', '−');
+const signed = value => ` ${value < 0 ? '−' : '+'} ${decimal(Math.abs(value))}`;
+const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+}
+
+// --- the group, and carrying maps back
+
+// [mirrors the columns first?, degrees counter-clockwise], as Group.describe says it
+function turnOf([[a, c], [b, d]]) {
+  const mirror = a * d - c * b < 0;
+  const angle = mirror ? Math.atan2(-b, -a) : Math.atan2(b, a);
+  return { mirror, degrees: modulo(Math.round((angle * 18000) / Math.PI) / 100, 360) };
+}
+
+function nameOf({ mirror, degrees }) {
+  return `${mirror ? 'mirror, ' : ''}${degrees}°`;
+}
+
+// The element nearest to a turn; null where the group has none that mirrors alike.
+function nearestElement(turns, { turn, mirror }) {
+  const alike = turns.map((t, element) => ({ ...t, element })).filter(t => t.mirror === mirror);
+  alike.sort((a, b) => near(a.degrees, turn) - near(b.degrees, turn));
+  return alike.length ? { ...alike[0], exact: near(alike[0].degrees, turn) === 0 } : null;
+}
+
+function flipColumns({ data, shape }) {
+  const width = shape.at(-1);
+  const flipped = data.map((_, i) => data[i - (i % width) + (width - 1 - (i % width))]);
+  return { data: flipped, shape };
+}
+
+// Mirrored or not, then turned.
+function move(value, { turn, mirror }) {
+  const { data, shape } = mirror ? flipColumns(value) : value;
+  return rotate(data, shape, turn);
+}
+
+// Undoes `move` on each map; pose q is then read where the element has put it.
+function carryBack(value, { turn, mirror }, targets) {
+  const still = rotate(value.data, value.shape, -turn);
+  const { data, shape } = mirror ? flipColumns(still) : still;
+  if (!targets) return { data, shape };
+  const area = shape.at(-1) * shape.at(-2);
+  const poses = targets.length;
+  const out = new Float64Array(data.length);
+  for (let plane = 0; plane * area < data.length; plane++) {
+    const from = plane - (plane % poses) + targets[plane % poses];
+    out.set(data.subarray(from * area, (from + 1) * area), plane * area);
+  }
+  return { data: out, shape };
+}
+
+// Largest difference over the largest value; between the elements inside a disc alone, because
+// turned corners leave the frame.
+function errorOf(a, b, inDisc) {
+  const [height, width] = b.shape.slice(-2);
+  const radius = Math.min(height, width) / 2 - (inDisc ? 2 : -height);
+  let difference = 0;
+  let largest = 0;
+  for (let i = 0; i < b.data.length; i++) {
+    largest = Math.max(largest, Math.abs(b.data[i]));
+    const x = (i % width) - (width - 1) / 2;
+    const y = (Math.floor(i / width) % height) - (height - 1) / 2;
+    if (x * x + y * y > radius * radius) continue;
+    difference = Math.max(difference, Math.abs(a.data[i] - b.data[i]));
+  }
+  return difference / (largest || 1);
+}
+
+// --- pictures on canvases
+
+function palette(stops) {
+  return Array.from({ length: 256 }, (_, i) => {
+    const at = (i / 255) * (stops.length - 1);
+    const left = Math.min(Math.floor(at), stops.length - 2);
+    return stops[left].map((a, k) => a + (stops[left + 1][k] - a) * (at - left));
+  });
+}
+
+const GREY = palette([[0, 0, 0], [255, 255, 255]]);
+const CIVIDIS = palette([[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
+  [138, 134, 120], [165, 156, 116], [195, 179, 105], [254, 232, 56]]);
+const SIGNED = palette([[179, 88, 6], [247, 247, 247], [84, 39, 136]]);
+
+function paint(canvas, [height, width], colourAt) {
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+  const image = new ImageData(width, height);
+  for (let i = 0; i < width * height; i++) {
+    image.data.set(colourAt(i), 4 * i);
+    image.data[4 * i + 3] = 255;
+  }
+  canvas.getContext('2d').putImageData(image, 0, 0);
+}
+
+function paintMap(canvas, values, size, low, high, colours) {
+  const scale = 255 / (high - low || 1);
+  paint(canvas, size, i => colours[clamp(Math.round((values[i] - low) * scale), 0, 255)]);
+}
+
+function paintPicture(canvas, { data, shape }) {
+  const [channels, height, width] = shape;
+  const grey = channels !== 3;
+  paint(canvas, [height, width], i => [0, 1, 2].map(k => {
+    return 255 * clamp(data[grey ? i : k * height * width + i], 0, 1);
+  }));
+}
+
+// --- what one network sees
+
+class Eye {
+  constructor(graph, widget) {
+    this.network = networkOf(graph);
+    this.nodes = new Map(graph.nodes.map(node => [node.name, node]));
+    this.label = graph.name;
+    this.widget = widget;
+    this.turns = graph.group.matrices.map(turnOf);
+    this.errors = new Map(); // angle -> error, of the layer and the picture that are shown
+    this.maps = graph.nodes.filter(node => this.isMap(node));
+  }
+
+  isMap({ op, shape }) {
+    const poses = shape.length === 4 ? shape[1] : 1;
+    return shape.length > 2 && shape.at(-1) > 1 && shape.at(-1) === shape.at(-2)
+      && [1, this.turns.length].includes(poses) && !['reshape', 'constant'].includes(op);
+  }
+
+  // The layer of that name, or what stands at the same depth.
+  layer(name) {
+    const exact = this.maps.find(layer => layer.name === name);
+    if (exact) return exact;
+    const others = this.widget.eyes[0].maps;
+    const depth = others.findIndex(layer => layer.name === name) / others.length;
+    return this.maps[clamp(Math.floor(depth * this.maps.length), 0, this.maps.length - 1)];
+  }
+
+  run({ data, shape }) {
+    const { mean, std } = this.widget.spec;
+    const area = shape[1] * shape[2];
+    return this.network.run(data.map((v, i) => {
+      const channel = Math.floor(i / area) % mean.length;
+      return (v - mean[channel]) / std[channel];
+    }));
+  }
+
+  upright(picture) {
+    if (this.picture !== picture) {
+      this.picture = picture;
+      this.values = this.run(picture);
+    }
+    return this.values;
+  }
+
+  see(state, picture, moved) {
+    const layer = this.layer(state.layer).name;
+    const first = this.upright(picture);
+    const atStart = state.turn === 0 && !state.mirror;
+    const values = atStart ? first : this.run(moved);
+    const [before, after] = [first.get(layer), values.get(layer)];
+    const poses = before.shape.length === 4 && before.shape[1] > 1;
+    const own = nearestElement(this.turns, state);
+    const targets = poses && own ? this.network.group.mul[own.element] : null;
+    const back = carryBack(after, state, targets);
+    const error = errorOf(back, before, !this.widget.at(state).exact);
+    return {
+      eye: this, values, layer, before, after, back, error, targets, poses,
+      scores: this.scores(values), start: this.scores(first),
+    };
+  }
+
+  scores(values) {
+    const { data, shape } = values.get(this.network.output);
+    if (shape.length > 1) return null;
+    const shares = softmax(data);
+    const order = [...shares.keys()].sort((a, b) => shares[b] - shares[a]);
+    const name = i => String(this.network.labels?.[i] ?? i);
+    return { shares, names: shares.map((_, i) => name(i)), top: order[0], second: order[1] };
+  }
+
+  // Maps of one channel, one a pose; without poses, of a few channels.
+  panels({ data, shape }, channel) {
+    const area = shape.at(-1) * shape.at(-2);
+    const poses = shape.length === 4 ? shape[1] : 1;
+    const n = poses > 1 ? poses : Math.min(4, shape[0]);
+    const first = this.firstPanel(shape, channel);
+    return Array.from({ length: n }, (_, i) => {
+      return data.subarray((first + i) * area, (first + i + 1) * area);
+    });
+  }
+
+  firstPanel(shape, channel) {
+    if (shape.length === 4 && shape[1] > 1) return Math.min(channel, shape[0] - 1) * shape[1];
+    return clamp(channel, 0, shape[0] - Math.min(4, shape[0]));
+  }
+
+  // [channel, pose] of a panel
+  placeOf(shape, channel, panel) {
+    const first = this.firstPanel(shape, channel);
+    const poses = shape.length === 4 ? shape[1] : 1;
+    return [Math.floor((first + panel) / poses), (first + panel) % poses];
+  }
+
+  names(sight, channel) {
+    const { shape } = sight.before;
+    const n = this.panels(sight.before, channel).length;
+    return Array.from({ length: n }, (_, i) => {
+      const [c, pose] = this.placeOf(shape, channel, i);
+      return sight.poses ? nameOf(this.turns[pose]) : `channel ${c}`;
+    });
+  }
+
+  // How a value of a map came about: the convolution's terms, and what followed it value by value.
+  explain(sight, place) {
+    const at = indexOf(sight.after.shape, place);
+    const steps = [];
+    let node = this.nodes.get(sight.layer);
+    while (node) {
+      steps.unshift({ name: node.name, value: sight.values.get(node.name).data[at] });
+      const sum = this.network.explain(sight.values, node.name, place);
+      if (sum) return { sum, steps, posed: node.poses?.[1] > 1 };
+      if (!['scale', 'relu', 'silu', 'sigmoid', 'tanh', 'reshape'].includes(node.op)) return null;
+      node = this.nodes.get(node.inputs[0]);
+    }
+    return null;
+  }
+}
+
+function indexOf(shape, [c, g, y, x]) {
+  const poses = shape.length === 4 ? shape[1] : 1;
+  return ((c * poses + g) * shape.at(-2) + y) * shape.at(-1) + x;
+}
+
+// --- views: the picture under the hand
+
+class Dial {
+  constructor(widget) {
+    this.widget = widget;
+    this.box = widget.root.querySelector('.dial');
+    this.canvas = this.box.querySelector('canvas');
+    this.ring = this.box.querySelector('svg');
+    this.ring.append(draw('circle', { r: 92 }));
+    for (const { degrees } of widget.stops(false)) {
+      this.ring.append(draw('path', {
+        class: 'element', d: 'M0 -88V-97', transform: `rotate(${-degrees})`,
+      }));
+    }
+    this.hand = draw('g');
+    this.hand.append(draw('path', { class: 'frame', d: 'M-66 -66H66V66H-66Z' }));
+    this.hand.append(draw('circle', { class: 'knob', r: 6, cy: -92 }));
+    this.ring.append(this.hand);
+    this.listen();
+  }
+
+  listen() {
+    let last = null;
+    let loose = 0; // where the hand is, before it falls onto an element
+    const angle = event => {
+      const box = this.box.getBoundingClientRect();
+      const x = event.clientX - box.left - box.width / 2;
+      const y = box.top + box.height / 2 - event.clientY;
+      return (Math.atan2(y, x) * 180) / Math.PI;
+    };
+    this.box.addEventListener('pointerdown', event => {
+      if (this.widget.drawing || event.button) return;
+      event.preventDefault();
+      this.box.setPointerCapture(event.pointerId);
+      this.widget.rest();
+      this.widget.slider.focus({ preventScroll: true });
+      last = angle(event);
+      loose = this.widget.state.turn;
+    });
+    this.box.addEventListener('pointermove', event => {
+      if (last === null) return;
+      const now = angle(event);
+      loose += modulo(now - last + 180, 360) - 180;
+      last = now;
+      this.widget.set({ turn: this.widget.snap(loose) });
+    });
+    const end = () => (last = null);
+    this.box.addEventListener('pointerup', end);
+    this.box.addEventListener('pointercancel', end);
+  }
+
+  show({ state, moved }) {
+    paintPicture(this.canvas, moved);
+    this.canvas.setAttribute('aria-label', `the picture, turned by ${state.turn}°`);
+    this.hand.setAttribute('transform', `rotate(${-state.turn})`);
+  }
+}
+
+// --- views: a network
+
+class Card {
+  constructor(widget, root, index) {
+    Object.assign(this, { widget, root, index, lit: null });
+    for (const name of ['digit', 'words', 'bars', 'verdict', 'arrows']) {
+      this[name] = root.querySelector(`.${name}`);
+    }
+    this.rows = ['before', 'after', 'back'].map(name => root.querySelector(`.${name}`));
+  }
+
+  show({ state, sights, place }) {
+    const sight = sights[this.index];
+    this.root.hidden = !sight;
+    if (!sight) return;
+    this.sight = sight;
+    if (sight.scores) this.showScores(sight);
+    this.digit.hidden = this.bars.hidden = !sight.scores;
+    this.showVerdict(sight, state, place);
+    this.showMaps(sight, state);
+    this.showArrows(sight, place);
+  }
+
+  showScores({ scores, start }) {
+    const { shares, names, top, second } = scores;
+    this.digit.textContent = names[top];
+    this.digit.classList.toggle('changed', top !== start.top);
+    this.words.textContent = `says ${names[top]} (${percent(shares[top])}), `
+      + `then ${names[second]} (${percent(shares[second])})`;
+    const bars = shares.map((share, i) => {
+      const bar = make('i', { textContent: names[i].slice(0, 3) });
+      bar.style.setProperty('--p', share);
+      return bar;
+    });
+    this.bars.replaceChildren(...bars);
+  }
+
+  showVerdict(sight, state, place) {
+    const { words, kind } = this.widget.verdict(sight, state, place);
+    this.verdict.textContent = words;
+    this.verdict.className = `verdict ${kind}`;
+  }
+
+  showMaps(sight, state) {
+    const { eye } = sight;
+    const names = eye.names(sight, state.channel);
+    const maps = [sight.before, sight.after, sight.back];
+    const first = eye.panels(sight.before, state.channel);
+    const low = Math.min(...first.map(values => Math.min(...values)));
+    const high = Math.max(...first.map(values => Math.max(...values)));
+    this.rows.forEach((row, r) => {
+      const size = maps[r].shape.slice(-2);
+      this.build(row, names, r, size);
+      eye.panels(maps[r], state.channel).forEach((values, i) => {
+        paintMap(row.children[i].querySelector('canvas'), values, size, low, high, CIVIDIS);
+      });
+    });
+    this.showPixel(state.pixel, sight.after.shape);
+  }
+
+  // Panels are made anew only where their number or their names change.
+  build(row, names, r, [height, width]) {
+    const key = names.join();
+    row.style.setProperty('--h', height);
+    row.style.setProperty('--w', width);
+    if (row.key === key) return;
+    row.key = key;
+    this.root.style.setProperty('--n', names.length);
+    row.replaceChildren(...names.map((name, i) => this.panel(name, i, r)));
+  }
+
+  panel(name, i, r) {
+    const caption = make('small', { textContent: name });
+    const turned = r === 1;
+    const box = make(turned ? 'button' : 'div', {}, make('canvas'), ...(r === 0 ? [caption] : []));
+    const source = () => (turned ? this.targets().indexOf(i) : i);
+    for (const [event, lights] of [['pointerenter', true], ['focus', true],
+      ['pointerleave', false], ['blur', false]]) {
+      box.addEventListener(event, () => this.light(lights ? source() : null));
+    }
+    if (!turned) return box;
+    box.type = 'button';
+    box.setAttribute('aria-label', `${this.root.getAttribute('aria-label')}, map ${name} of the `
+      + 'turned picture: arrow keys choose a pixel');
+    box.addEventListener('click', event => this.pick(i, event));
+    box.addEventListener('keydown', event => this.walk(i, event));
+    return box;
+  }
+
+  targets() {
+    const n = this.rows[0].children.length;
+    return this.sight.targets ?? Array.from({ length: n }, (_, i) => i);
+  }
+
+  // A click on a map; the Enter key, which has no place, takes the middle.
+  pick(panel, event) {
+    const [height, width] = this.sight.after.shape.slice(-2);
+    const box = this.rows[1].children[panel].querySelector('canvas').getBoundingClientRect();
+    const share = (at, start, length) => (event.detail ? (at - start) / length : .5);
+    const y = clamp(Math.floor(share(event.clientY, box.top, box.height) * height), 0, height - 1);
+    const x = clamp(Math.floor(share(event.clientX, box.left, box.width) * width), 0, width - 1);
+    this.widget.set({ pixel: { network: this.index, panel, y, x } });
+  }
+
+  walk(panel, event) {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (!Object.hasOwn(step, event.key)) return;
+    event.preventDefault();
+    const [height, width] = this.sight.after.shape.slice(-2);
+    const now = this.widget.state.pixel;
+    const here = now && now.network === this.index && now.panel === panel;
+    const [y, x] = here ? [now.y, now.x] : [Math.floor(height / 2), Math.floor(width / 2)];
+    const [down, right] = step[event.key];
+    this.widget.set({ pixel: {
+      network: this.index, panel, y: clamp(y + down, 0, height - 1),
+      x: clamp(x + right, 0, width - 1),
+    } });
+  }
+
+  showPixel(pixel, shape) {
+    this.root.querySelector('.pixel')?.remove();
+    if (!pixel || pixel.network !== this.index) return;
+    const [height, width] = shape.slice(-2);
+    const mark = make('span', { className: 'pixel' });
+    mark.style.top = `${(100 * pixel.y) / height}%`;
+    mark.style.left = `${(100 * pixel.x) / width}%`;
+    this.rows[1].children[pixel.panel]?.append(mark);
+  }
+
+  showArrows(sight, place) {
+    const targets = this.targets();
+    const n = targets.length;
+    const words = targets.map((to, from) => `${from} to ${to}`).join(', ');
+    this.arrows.setAttribute('aria-label', `where each map goes: ${words}`);
+    this.arrows.setAttribute('viewBox', `0 0 ${100 * n} 30`);
+    this.arrows.setAttribute('preserveAspectRatio', 'none');
+    this.arrows.classList.toggle('between', !place.exact);
+    this.arrows.replaceChildren(...targets.map((to, from) => {
+      const [a, b] = [100 * from + 50, 100 * to + 50];
+      const arrow = draw('g');
+      arrow.append(
+        draw('path', { d: `M${a} 1C${a} 14 ${b} 8 ${b} 24`, 'vector-effect': 'non-scaling-stroke' }),
+        draw('path', { class: 'tip', d: `M${b - 5} 21L${b} 30L${b + 5} 21Z` }));
+      return arrow;
+    }));
+    this.light(this.lit);
+  }
+
+  light(source) {
+    this.lit = source;
+    const target = source === null ? null : this.targets()[source];
+    [...this.arrows.children].forEach((arrow, i) => arrow.classList.toggle('lit', i === source));
+    this.rows.forEach((row, r) => [...row.children].forEach((panel, i) => {
+      panel.classList.toggle('lit', i === (r === 1 ? target : source));
+    }));
+  }
+}
+
+// --- views: the error against the angle
+
+class Curve {
+  constructor(widget) {
+    this.widget = widget;
+    this.svg = widget.root.querySelector('.curve > svg');
+    const names = widget.eyes.map(({ label }, i) => {
+      const sample = draw('svg', { width: 26, height: 6, 'aria-hidden': true });
+      sample.append(draw('path', { class: `line line${i}`, d: 'M0 3H26' }));
+      return make('span', {}, sample, label);
+    });
+    if (names.length > 1) widget.root.querySelector('.curve figcaption').append(...names);
+  }
+
+  show({ state, sights }) {
+    const width = this.svg.clientWidth || 400;
+    const height = this.svg.clientHeight || 120;
+    const x = degrees => 44 + ((width - 62) * degrees) / 360;
+    const y = error => {
+      const share = (Math.log10(clamp(error, FLOOR, 10)) + 17) / 18;
+      return height - 18 - (height - 24) * share;
+    };
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    this.svg.replaceChildren(...this.axes(x, y, height));
+    this.svg.append(draw('path', { class: 'now', d: `M${x(state.turn)} 4V${height - 18}` }));
+    const shown = sights.filter(Boolean);
+    shown.forEach(sight => this.line(sight.eye, x, y));
+    const words = shown.map(sight => `${sight.eye.label} ${short(sight.error)}`).join(', ');
+    this.svg.setAttribute('aria-label', `error at ${state.turn}°: ${words}`);
+  }
+
+  axes(x, y, height) {
+    const parts = [];
+    for (const [error, name] of [[1, '1'], [1e-4, '1e-4'], [1e-8, '1e-8'], [1e-12, '1e-12'],
+      [FLOOR, '0']]) {
+      parts.push(draw('path', { class: 'grid', d: `M${x(0)} ${y(error)}H${x(360)}` }));
+      parts.push(draw('text', { x: x(0) - 4, y: y(error) + 4, 'text-anchor': 'end' }, name));
+    }
+    for (const degrees of [0, 90, 180, 270, 360]) {
+      parts.push(draw('text', { x: x(degrees), y: height - 3, 'text-anchor': 'middle' },
+        `${degrees}°`));
+    }
+    return parts;
+  }
+
+  // Angles that were visited, joined where they lie near each other.
+  line(eye, x, y) {
+    const style = `line line${this.widget.eyes.indexOf(eye)}`;
+    const points = [...eye.errors].sort(([a], [b]) => a - b);
+    let path = '';
+    points.forEach(([degrees, error], i) => {
+      const joins = i > 0 && degrees - points[i - 1][0] <= 15;
+      path += `${joins ? 'L' : 'M'}${x(degrees).toFixed(1)} ${y(error).toFixed(1)}`;
+    });
+    this.svg.append(draw('path', { class: style, d: path }));
+    const now = eye.errors.get(this.widget.state.turn);
+    if (now === undefined) return;
+    this.svg.append(draw('circle', {
+      class: style, cx: x(this.widget.state.turn), cy: y(now), r: 3.5,
+    }));
+  }
+}
+
+// --- views: the arithmetic of one pixel
+
+class Sum {
+  constructor(widget) {
+    this.widget = widget;
+    this.value = widget.root.querySelector('.sum .value');
+    this.terms = widget.root.querySelector('.terms');
+    this.hint = this.value.textContent;
+  }
+
+  show({ state, sights }) {
+    const { pixel, channel } = state;
+    const sight = pixel && sights[pixel.network];
+    this.terms.replaceChildren();
+    if (!sight) {
+      this.value.textContent = this.hint;
+      return;
+    }
+    const { shape } = sight.after;
+    const place = [...sight.eye.placeOf(shape, channel, pixel.panel), pixel.y, pixel.x];
+    const answer = sight.eye.explain(sight, place);
+    const where = `${sight.eye.label}, row ${pixel.y}, column ${pixel.x}: `;
+    if (!answer) {
+      const value = decimal(sight.after.data[indexOf(shape, place)]);
+      this.value.textContent = `${where}${value}. What makes it is no single sum here: choose a `
+        + 'convolution, or what directly follows one.';
+      return;
+    }
+    this.showSum(where, answer, sight.eye.turns, place[1]);
+  }
+
+  showSum(where, { sum, steps, posed }, turns, pose) {
+    const name = step => step.name.replace('layers.', '');
+    const followed = steps.slice(1).map(step => ` → ${name(step)} ${decimal(step.value)}`).join('');
+    const terms = [...sum.terms].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum));
+    const largest = terms.slice(0, 3);
+    const rest = terms.slice(3).reduce((total, term) => total + term.sum, 0);
+    const others = terms.length > 3 ? `${signed(rest)} (${terms.length - 3} smaller terms)` : '';
+    const bias = sum.bias ? `${signed(sum.bias)} (bias)` : '';
+    const sums = largest.map(term => signed(term.sum)).join('');
+    const shown = sums.startsWith(' + ') ? sums.slice(3) : sums.trim();
+    this.value.textContent = `${where}filter × patch = ${shown}${others}${bias} = `
+      + `${decimal(sum.value)}${followed}`;
+    this.terms.append(...largest.map(term => this.term(term, turns, pose, posed)));
+  }
+
+  term(term, turns, pose, posed) {
+    const [filter, patch] = [make('canvas'), make('canvas')];
+    const size = term.size;
+    const most = Math.max(...term.filter.map(Math.abs));
+    paintMap(filter, term.filter, size, -most, most, SIGNED);
+    paintMap(patch, term.patch, size, Math.min(0, ...term.patch), Math.max(...term.patch), CIVIDIS);
+    const turned = turns.length > 1 ? `turned by ${nameOf(turns[pose])}` : 'filter';
+    const channel = `channel ${term.channel}`;
+    const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
+    const caption = make('figcaption', { textContent: `${turned}, from ${source}` });
+    const value = make('span', { textContent: `= ${decimal(term.sum)}` });
+    const line = make('div', {}, filter, '×', patch, value);
+    return make('figure', {}, line, caption);
+  }
+}
+
+// --- which picture: prepared ones, a drawing, a file
+
+class Gallery {
+  constructor(widget) {
+    this.widget = widget;
+    const { root, spec } = widget;
+    this.box = root.querySelector('.pictures');
+    this.said = root.querySelector('.said');
+    this.pen = root.querySelector('.draw');
+    this.pictures = spec.pictures.map(({ data }) => {
+      return { data: Float64Array.from(bytesOf(data), byte => byte / 255), shape: spec.shape };
+    });
+    spec.pictures.forEach(({ name }, i) => this.add(this.pictures[i], name, String(i)));
+    this.own = new Map(); // 'drawn' and 'loaded'
+    this.pen.addEventListener('click', () => this.toggle());
+    root.querySelector('.load input').addEventListener('change', event => this.load(event.target));
+    this.listen();
+  }
+
+  add(picture, name, key) {
+    const canvas = make('canvas');
+    paintPicture(canvas, picture);
+    const button = make('button', { type: 'button' }, canvas);
+    button.setAttribute('aria-label', `picture: ${name}`);
+    button.dataset.key = key;
+    button.addEventListener('click', () => {
+      this.stop();
+      this.widget.set({ picture: key });
+    });
+    this.box.append(button);
+  }
+
+  get(key) {
+    return this.own.get(key) ?? this.pictures[key] ?? this.pictures[0];
+  }
+
+  // A picture of the reader's own is one more in the row.
+  keep(key, picture, name) {
+    this.own.set(key, picture);
+    this.box.querySelector(`[data-key="${key}"]`)?.remove();
+    this.add(picture, name, key);
+  }
+
+  say(words) {
+    this.said.hidden = !words;
+    this.said.textContent = words;
+  }
+
+  show({ state }) {
+    for (const button of this.box.children) {
+      button.setAttribute('aria-pressed', button.dataset.key === state.picture);
+    }
+  }
+
+  // --- drawing
+
+  toggle() {
+    if (this.widget.drawing) return this.stop();
+    this.widget.rest();
+    this.widget.drawing = true;
+    this.widget.dial.box.classList.add('drawing');
+    this.pen.setAttribute('aria-pressed', true);
+    this.pen.textContent = '✓ Turn it';
+    this.say('Draw a digit on the picture with mouse, finger or pen; then press “Turn it”.');
+    this.widget.set({ turn: 0, mirror: false });
+    const { shape } = this.widget.spec;
+    const area = shape[0] * shape[1] * shape[2];
+    this.ink({ data: new Float64Array(area), shape });
+  }
+
+  ink(picture) {
+    this.keep('drawn', picture, 'your drawing');
+    this.widget.set({ picture: 'drawn' });
+  }
+
+  stop() {
+    if (!this.widget.drawing) return;
+    this.widget.drawing = false;
+    this.widget.dial.box.classList.remove('drawing');
+    this.pen.setAttribute('aria-pressed', false);
+    this.pen.textContent = '✎ Draw';
+    this.say('');
+  }
+
+  listen() {
+    const { box, canvas } = this.widget.dial;
+    let last = null;
+    const point = event => {
+      const frame = canvas.getBoundingClientRect();
+      const [, height, width] = this.widget.spec.shape;
+      return [((event.clientX - frame.left) / frame.width) * width - .5,
+        ((event.clientY - frame.top) / frame.height) * height - .5];
+    };
+    const stroke = (from, to) => {
+      const old = this.get('drawn');
+      this.ink({ data: inked(old, from, to), shape: old.shape });
+    };
+    box.addEventListener('pointerdown', event => {
+      if (!this.widget.drawing) return;
+      event.preventDefault();
+      box.setPointerCapture(event.pointerId);
+      last = point(event);
+      stroke(last, last);
+    });
+    box.addEventListener('pointermove', event => {
+      if (!last) return;
+      const now = point(event);
+      stroke(last, now);
+      last = now;
+    });
+    box.addEventListener('pointerup', () => (last = null));
+    box.addEventListener('pointercancel', () => (last = null));
+  }
+
+  // --- a file: only its pixels are read; neither its name nor what else it says
+
+  async load(input) {
+    const [file] = input.files;
+    if (!file) return;
+    this.stop();
+    try {
+      const bitmap = await createImageBitmap(file);
+      this.keep('loaded', sampled(bitmap, this.widget.spec.shape), 'your file');
+      this.widget.set({ picture: 'loaded' });
+      this.say('Your file was made small on this machine; it was sent nowhere.');
+    } catch {
+      this.say('This file is no picture that a browser reads: choose a PNG, JPEG, WebP or GIF.');
+    }
+    input.value = '';
+  }
+
+  // --- drawings fit into an address, four bits a pixel
+
+  encode() {
+    const { data } = this.own.get('drawn');
+    const pairs = Array.from({ length: Math.ceil(data.length / 2) }, (_, i) => {
+      const level = k => Math.round((data[k] ?? 0) * LEVELS);
+      return String.fromCharCode(16 * level(2 * i) + level(2 * i + 1));
+    });
+    return btoa(pairs.join('')).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+  }
+
+  decode(text) {
+    const { shape } = this.widget.spec;
+    const area = shape[0] * shape[1] * shape[2];
+    if (!/^[\w-]*$/.test(text)) return;
+    const bytes = bytesOf(text.replaceAll('-', '+').replaceAll('_', '/'));
+    if (bytes.length !== Math.ceil(area / 2)) return;
+    const level = i => (i % 2 ? bytes[i >> 1] & 15 : bytes[i >> 1] >> 4);
+    const data = Float64Array.from({ length: area }, (_, i) => level(i) / LEVELS);
+    this.keep('drawn', { data, shape }, 'your drawing');
+  }
+}
+
+// The picture with a soft stroke of the pen on it.
+function inked({ data, shape: [, height, width] }, [x0, y0], [x1, y1]) {
+  const [dx, dy] = [x1 - x0, y1 - y0];
+  const squared = dx * dx + dy * dy || 1;
+  const thick = Math.max(height, width) / 28;
+  return data.map((old, i) => {
+    const [x, y] = [i % width, Math.floor(i / width) % height];
+    const t = clamp(((x - x0) * dx + (y - y0) * dy) / squared, 0, 1);
+    const distance = Math.hypot(x - x0 - t * dx, y - y0 - t * dy) / thick;
+    const ink = clamp(1.9 - distance, 0, 1);
+    return Math.max(old, Math.round(ink * LEVELS) / LEVELS);
+  });
+}
+
+// The middle square of a bitmap, made small; digits are light on dark, so dark on light is turned
+// inside out.
+function sampled(bitmap, [channels, height, width]) {
+  const canvas = make('canvas', { width, height });
+  const context = canvas.getContext('2d');
+  const side = Math.min(bitmap.width, bitmap.height);
+  context.imageSmoothingQuality = 'high';
+  context.fillRect(0, 0, width, height);
+  context.drawImage(bitmap, (bitmap.width - side) / 2, (bitmap.height - side) / 2, side, side,
+    0, 0, width, height);
+  const { data } = context.getImageData(0, 0, width, height);
+  const area = height * width;
+  const rgb = i => [0, 1, 2].map(k => data[4 * i + k] / 255);
+  const grey = i => rgb(i).reduce((total, v, k) => total + v * [.299, .587, .114][k], 0);
+  const values = Float64Array.from({ length: channels * area }, (_, i) => {
+    return channels === 3 ? rgb(i % area)[Math.floor(i / area)] : grey(i % area);
+  });
+  const corners = [0, width - 1, area - width, area - 1].map(i => values[i]);
+  const light = channels === 1 && corners.reduce((a, b) => a + b) > 2;
+  return { data: light ? values.map(v => 1 - v) : values, shape: [channels, height, width] };
+}
+
+// --- the widget
+
+class Turn {
+  constructor(root, number) {
+    this.root = root;
+    this.prefix = number ? `${number + 1}.` : ''; // of this widget's entries in the address
+    this.spec = JSON.parse(root.querySelector('.spec').textContent);
+    this.group = { ...this.spec.group, turns: this.spec.group.matrices.map(turnOf) };
+    this.drawing = false;
+    this.eyes = [];
+    for (const graph of this.spec.networks) this.eyes.push(new Eye(graph, this));
+    const { layer, channel, turn } = this.spec;
+    const shown = this.eyes.map((_, i) => i);
+    this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null };
+    this.slider = root.querySelector('.turning input');
+    this.dial = new Dial(this);
+    this.gallery = new Gallery(this);
+    const cards = [...root.querySelectorAll('.card')].map((card, i) => new Card(this, card, i));
+    this.views = [this.dial, this.gallery, ...cards, new Curve(this), new Sum(this)];
+    this.controls();
+    this.readAddress();
+    addEventListener('hashchange', () => this.readAddress());
+    new ResizeObserver(() => this.request()).observe(root);
+    this.request();
+  }
+
+  // --- state
+
+  set(change) {
+    this.become(change);
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.settle(), 350);
+  }
+
+  become(change) {
+    const forgets = ['picture', 'layer', 'mirror'].some(key => {
+      return key in change && (change[key] !== this.state[key] || key === 'picture');
+    });
+    Object.assign(this.state, change);
+    this.state.turn = modulo(Math.round(this.state.turn * 100) / 100, 360);
+    if (forgets) this.eyes.forEach(eye => eye.errors.clear());
+    this.request();
+  }
+
+  request() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.show();
+    });
+  }
+
+  // --- the group
+
+  // What the arrow keys and Play stop at.
+  stops(mirror) {
+    const alike = this.group.turns.filter(t => t.mirror === mirror);
+    return [...alike].sort((a, b) => a.degrees - b.degrees);
+  }
+
+  at(state) {
+    return nearestElement(this.group.turns, state) ?? { exact: false };
+  }
+
+  snap(turn) {
+    const loose = modulo(Math.round(turn), 360);
+    const stop = this.stops(this.state.mirror).find(t => near(t.degrees, loose) <= SNAP);
+    return stop ? stop.degrees : loose;
+  }
+
+  // Degrees to the next element, in a direction.
+  step(direction) {
+    const turn = this.state.turn;
+    const ways = this.stops(this.state.mirror).map(({ degrees }) => {
+      return modulo(direction * (degrees - turn), 360) || 360;
+    });
+    return direction * Math.min(...ways);
+  }
+
+  // --- moving by itself
+
+  // Turns by so many degrees, or is there at once where the reader wants no motion.
+  glide(by) {
+    this.rest();
+    const from = this.state.turn;
+    if (calm()) return this.set({ turn: from + by });
+    const length = 250 + 4 * Math.abs(by);
+    const began = performance.now();
+    const move = now => {
+      const t = clamp((now - began) / length, 0, 1);
+      const eased = t * t * (3 - 2 * t);
+      this.set({ turn: t < 1 ? Math.round(from + by * eased) : from + by });
+      this.moving = t < 1 ? requestAnimationFrame(move) : null;
+    };
+    this.goal = from + by;
+    this.moving = requestAnimationFrame(move);
+  }
+
+  // Where a second press of a key begins, while the first is under way.
+  hurry() {
+    if (this.moving && this.goal !== undefined) this.set({ turn: this.goal });
+    this.rest();
+  }
+
+  play() {
+    this.playing = true;
+    this.root.querySelector('.play').setAttribute('aria-pressed', true);
+    this.root.querySelector('.play').textContent = '❚❚ Pause';
+    let last = performance.now();
+    let spare = 0; // what whole degrees leave over
+    let until = 0; // when the pause on an element is over
+    const move = now => {
+      if (!this.playing) return;
+      this.moving = requestAnimationFrame(move);
+      const passed = Math.min(now - last, 100);
+      last = now;
+      if (now < until) return;
+      const gap = this.step(1);
+      spare += calm() ? gap : (passed * SPEED) / 1000;
+      const arrives = spare >= gap;
+      const by = arrives ? gap : Math.floor(spare);
+      if (arrives) until = now + (calm() ? 2 : 1) * PAUSE;
+      spare = arrives ? 0 : spare - by;
+      if (by) this.set({ turn: this.state.turn + by });
+    };
+    this.moving = requestAnimationFrame(move);
+  }
+
+  rest() {
+    this.playing = false;
+    cancelAnimationFrame(this.moving);
+    this.moving = null;
+    this.goal = undefined;
+    const button = this.root.querySelector('.play');
+    button.setAttribute('aria-pressed', false);
+    button.textContent = '▶ Play';
+  }
+
+  // --- controls
+
+  controls() {
+    this.slider.addEventListener('input', () => {
+      this.rest();
+      this.set({ turn: Number(this.slider.value) });
+    });
+    this.slider.addEventListener('keydown', event => this.key(event));
+    this.root.querySelector('.play').addEventListener('click', () => {
+      if (this.playing) this.rest();
+      else this.play();
+    });
+    const mirror = this.root.querySelector('.mirror');
+    mirror.hidden = !this.group.turns.some(t => t.mirror);
+    mirror.querySelector('input').addEventListener('change', event => {
+      this.set({ mirror: event.target.checked });
+    });
+    this.choices();
+  }
+
+  key(event) {
+    const { key, shiftKey } = event;
+    const small = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
+    if (key === ' ') {
+      if (this.playing) this.rest();
+      else this.play();
+    } else if (key === 'ArrowRight' || key === 'ArrowLeft') {
+      const direction = key === 'ArrowRight' ? 1 : -1;
+      this.hurry();
+      this.glide(shiftKey ? direction : this.step(direction));
+    } else if (Object.hasOwn(small, key)) {
+      this.rest();
+      this.set({ turn: this.state.turn + small[key] });
+    } else if (key === 'Home') {
+      this.rest();
+      this.set({ turn: 0 });
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  choices() {
+    const layers = this.root.querySelector('select.layer');
+    layers.append(...this.eyes[0].maps.map(({ name, op }) => {
+      const words = `${name.replace('layers.', '')}: ${WORDS[op] ?? op}`;
+      return make('option', { value: name, textContent: words });
+    }));
+    layers.addEventListener('change', () => this.set({ layer: layers.value, pixel: null }));
+    this.channels = this.root.querySelector('select.channel');
+    this.channels.addEventListener('change', () => {
+      this.set({ channel: Number(this.channels.value) });
+    });
+    const shown = this.root.querySelector('.shown');
+    shown.hidden = this.eyes.length === 1;
+    this.eyes.forEach(({ label }, i) => {
+      const box = make('input', { type: 'checkbox', checked: true, autocomplete: 'off' });
+      box.addEventListener('change', () => this.toggle(i, box));
+      shown.append(make('label', {}, box, label));
+    });
+  }
+
+  // One network at least stays.
+  toggle(i, box) {
+    const others = this.state.shown.filter(each => each !== i);
+    if (!box.checked && !others.length) box.checked = true;
+    this.set({ shown: box.checked ? [...others, i].sort() : others });
+  }
+
+  // --- the address
+
+  readAddress() {
+    const entries = new URLSearchParams(location.hash.slice(1));
+    const get = key => entries.get(this.prefix + key);
+    const change = {};
+    const turn = Number.parseFloat(get('turn'));
+    if (Number.isFinite(turn)) change.turn = turn;
+    if (get('mirror') === '1') change.mirror = this.group.turns.some(t => t.mirror);
+    if (get('ink')) this.gallery.decode(get('ink'));
+    const picture = get('picture');
+    if (this.gallery.own.has(picture) || Object.hasOwn(this.spec.pictures, picture ?? '')) {
+      change.picture = picture;
+    }
+    if (this.eyes[0].maps.some(({ name }) => name === get('layer'))) change.layer = get('layer');
+    const channel = Number.parseInt(get('channel'), 10);
+    if (channel >= 0) change.channel = channel;
+    const shown = (get('show') ?? '').split('.').filter(i => i && Number(i) in this.eyes);
+    if (shown.length) change.shown = shown.map(Number);
+    this.become(change);
+  }
+
+  // When the hand has come to rest: the state goes into the address, and is said aloud.
+  settle() {
+    if (this.playing || this.moving) {
+      this.settling = setTimeout(() => this.settle(), 350);
+      return;
+    }
+    this.settling = null;
+    const spoken = this.root.querySelector('.spoken');
+    spoken.textContent = [this.headline, ...this.verdicts].join(' ');
+    if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
+    const { turn, mirror, picture, layer, channel, shown } = this.state;
+    const entries = new URLSearchParams(location.hash.slice(1));
+    const all = { turn, picture, layer, channel, mirror: mirror ? 1 : '', show: shown.join('.') };
+    all.ink = picture === 'drawn' ? this.gallery.encode() : '';
+    for (const [key, value] of Object.entries(all)) {
+      if (value === '') entries.delete(this.prefix + key);
+      else entries.set(this.prefix + key, value);
+    }
+    try {
+      history.replaceState(history.state, '', `#${entries}`);
+    } catch {
+      // a page inside another may have no address of its own
+    }
+  }
+
+  // --- what is seen
+
+  show() {
+    const { state } = this;
+    const picture = this.gallery.get(state.picture);
+    const moved = move(picture, state);
+    const sights = this.eyes.map((eye, i) => {
+      return state.shown.includes(i) ? eye.see(state, picture, moved) : null;
+    });
+    const place = this.at(state);
+    for (const sight of sights.filter(Boolean)) {
+      sight.eye.errors.set(state.turn, sight.error);
+      sight.loss = this.loss(picture, moved);
+    }
+    this.headline = this.sentence(sights.filter(Boolean), state, place);
+    this.verdicts = sights.filter(Boolean).map(sight => {
+      return `${sight.eye.label}: ${this.verdict(sight, state, place).words}`;
+    });
+    this.root.querySelector('.headline').textContent = this.headline;
+    this.showControls();
+    for (const view of this.views) view.show({ state, sights, picture, moved, place });
+  }
+
+  showControls() {
+    const { turn, mirror, layer, channel, shown } = this.state;
+    const words = `${mirror ? 'mirror, ' : ''}${turn}°`;
+    this.slider.value = turn;
+    this.slider.setAttribute('aria-valuetext', words);
+    this.root.querySelector('.angle').textContent = words;
+    this.root.querySelector('.mirror input').checked = mirror;
+    this.root.querySelector('select.layer').value = layer;
+    const n = this.eyes[0].layer(layer).shape[0];
+    if (this.channels.length !== n) {
+      const all = Array.from({ length: n }, (_, i) => make('option', { value: i, textContent: i }));
+      this.channels.replaceChildren(...all);
+    }
+    this.state.channel = Math.min(channel, n - 1);
+    this.channels.value = this.state.channel;
+    [...this.root.querySelectorAll('.shown input')].forEach((box, i) => {
+      box.checked = shown.includes(i);
+    });
+  }
+
+  // By how much the picture itself changes when it is turned there and back.
+  loss(picture, moved) {
+    return errorOf(carryBack(moved, this.state, null), picture, true);
+  }
+
+  // --- in words
+
+  // No verdict upright: there nothing was tested.
+  verdict(sight, { turn, mirror }, place) {
+    const { name } = this.group;
+    if (turn === 0 && !mirror) return { words: 'Turn the picture to test it.', kind: '' };
+    if (!place.exact) {
+      return { kind: '', words: `≈ Between the turns of ${name}: the maps differ by `
+        + `${percent(sight.error)}, the picture itself by ${percent(sight.loss)}.` };
+    }
+    if (sight.error <= EXACT) {
+      return { kind: 'good', words: '✓ Carried back, the maps are as they were '
+        + `(equivariant). Error ${short(sight.error)}.` };
+    }
+    return { kind: 'bad', words: '✗ Carried back, the maps differ (not equivariant). '
+      + `Error ${sight.error.toPrecision(2)}.` };
+  }
+
+  sentence(sights, { turn, mirror }, place) {
+    const upright = turn === 0 && !mirror;
+    const judges = sights.filter(sight => sight.scores);
+    if (!judges.length) return this.sentenceOfMaps(sights, upright, place);
+    const said = new Map(); // 'still says 7' -> who says it
+    for (const { eye, scores, start } of judges) {
+      const kept = scores.top === start.top ? 'still' : 'now';
+      const answer = `${upright ? '' : kept}#${scores.names[scores.top]}`;
+      said.set(answer, [...(said.get(answer) ?? []), eye.label]);
+    }
+    const words = [...said].map(([answer, labels]) => {
+      const [when, name] = answer.split('#');
+      const says = labels.length > 1 ? 'say' : 'says';
+      return `${this.subject(labels, judges.length)} ${when} ${says} ${name}.`.replace('  ', ' ');
+    });
+    return words.join(' ') + (upright ? ' Now turn the picture.' : '');
+  }
+
+  subject(labels, n) {
+    if (n === 1) return 'The network';
+    if (labels.length === n) return n === 2 ? 'Both networks' : `All ${n} networks`;
+    return `The ${labels.join(' and the ')}`;
+  }
+
+  sentenceOfMaps(sights, upright, place) {
+    if (upright) return 'Turn the picture, and watch where its maps go.';
+    if (!place.exact) return 'Between the turns of the group nothing can be exact.';
+    const broken = sights.filter(sight => sight.error > EXACT);
+    if (!broken.length) return 'The maps turned and changed places: nothing else happened to them.';
+    const names = broken.map(sight => sight.eye.label).join(' and ');
+    return `${names}: the maps did more than turn and change places.`;
+  }
+}
+
+// --- one copy of each network, and of each tensor, however many widgets stand on the page
+
+const networks = new Map();
+
+// What a graph leaves out is as usual.
+const USUAL = {
+  weights: {}, tables: {}, stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1,
+};
+
+function networkOf(graph) {
+  const key = JSON.stringify(graph);
+  if (!networks.has(key)) {
+    const nodes = graph.nodes.map(node => ({ ...USUAL, ...node }));
+    const names = nodes.flatMap(({ weights, tables }) => Object.values({ ...weights, ...tables }));
+    const own = Object.fromEntries(names.map(name => [name, tensorOf(name)]));
+    networks.set(key, readNetwork({ ...graph, nodes, tensors: own }));
+  }
+  return networks.get(key);
+}
+
+const tensors = new Map();
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~';
+
+// Four bytes from five letters; a last group that is shorter stands for fewer bytes.
+function fromBase85(text) {
+  const value = new Map([...DIGITS].map((digit, i) => [digit, i]));
+  let bytes = '';
+  for (let i = 0; i < text.length; i += 5) {
+    const group = text.slice(i, i + 5);
+    const number = [...group.padEnd(5, '~')].reduce((sum, digit) => sum * 85 + value.get(digit), 0);
+    for (let k = 3; k > 4 - group.length; k--) {
+      bytes += String.fromCharCode(Math.floor(number / 256 ** k) % 256);
+    }
+  }
+  return bytes;
+}
+
+function tensorOf(name) {
+  if (!tensors.has(name)) {
+    for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
+      block.dataset.read = '';
+      for (const [key, { text, ...tensor }] of Object.entries(JSON.parse(block.textContent))) {
+        tensors.set(key, { ...tensor, data: btoa(fromBase85(text)) });
+      }
+    }
+  }
+  if (!tensors.has(name)) throw new Error(`the page lacks the weights ${name}`);
+  return tensors.get(name);
+}
+
+export function start() {
+  document.querySelectorAll('.eqtutor-turn').forEach((root, number) => {
+    root.widget ??= new Turn(root, number);
+  });
+}

@@ -1,0 +1,411 @@
+"Turn the picture, driven like a person: mouse, keyboard, phone; and what Python writes into it."
+import io
+import re
+from functools import cache
+
+import pytest
+import torch
+from PIL import Image, PngImagePlugin
+from torch import nn
+
+from eqtutor.actions import rotate
+from eqtutor.models.backbones import p4_cnn
+from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, whole_page
+from eqtutor.widgets.turn import upright_networks
+
+from .examples import NoPermutation, drag, letter, measure, two_layers
+from .reading import stops, too_wide, unnamed
+
+HERO = ['p4 network', 'broken network', 'plain network']
+SEVEN = [(.3, .25), (.72, .25), (.45, .85)]    # corners of a drawn 7, as shares of the picture
+
+
+@cache
+def hero(): return turn_a_digit()
+
+
+@cache
+def hero_page(folder):
+    return hero().save(folder/'hero.html').read_text(encoding='utf-8')
+
+
+@pytest.fixture
+def see(visit, tmp_path_factory):
+    "Opens the hero, or another widget, on a page of its own."
+    def open_(widget=None, width=1280, address='', **more):
+        folder = tmp_path_factory.getbasetemp()
+        text = widget.save(folder/'one.html').read_text('utf-8') if widget else hero_page(folder)
+        page = visit(text, width, **more)
+        page.set_viewport_size(dict(width=width, height=720 if width > 400 else 844))
+        if address: page.goto(f'{page.url.split("#")[0]}#{address}')
+        settled(page)
+        return page
+    return open_
+
+
+RESTS = '''degrees => [...document.querySelectorAll('.eqtutor-turn')].every(root => {
+  const {state, settling, moving, frame} = root.widget;
+  return !settling && !moving && !frame && (degrees === null || state.turn === degrees);
+})'''
+
+def settled(page, degrees=None):
+    "Waits until nothing moves, and the state is said and stands in the address."
+    if page.locator('.eqtutor-turn').count() == 0: return
+    page.wait_for_function(RESTS, arg=degrees, timeout=15_000)
+
+
+def headline(page): return page.locator('.headline').first.inner_text()
+
+def card(page, name): return page.get_by_role('article', name=name, exact=True).first
+
+def verdict(page, name): return card(page, name).locator('.verdict').inner_text()
+
+def error(page, name): return float(re.search(r'Error (\S+?)\.?$', verdict(page, name))[1])
+
+def answer(page, name): return card(page, name).locator('.digit').inner_text()
+
+def slider(page): return page.get_by_role('slider').first
+
+def pixels(page, name, row):
+    "The maps of a row, as the canvases hold them."
+    canvases = card(page, name).locator(f'.{row} canvas')
+    return canvases.evaluate_all('all => all.map(c => c.toDataURL())')
+
+
+def arrows(page, name):
+    "Where each map goes, in words."
+    return card(page, name).locator('.arrows').get_attribute('aria-label').split(': ')[1]
+
+
+def hand(page, degrees):
+    "Where the knob is, once the picture was turned."
+    box = page.locator('.dial').bounding_box()
+    turn = torch.deg2rad(torch.tensor(float(degrees)))
+    x, y, r = box['x'] + box['width']/2, box['y'] + box['height']/2, .46*box['width']
+    return x - r*turn.sin().item(), y - r*turn.cos().item()
+
+
+def turn_by_hand(page, start, end):
+    page.mouse.move(*hand(page, start))
+    page.mouse.down()
+    for degrees in torch.linspace(start, end, 8).tolist(): page.mouse.move(*hand(page, degrees))
+    page.mouse.up()
+
+
+def draw_seven(page):
+    page.get_by_role('button', name='draw a picture').click()
+    box = page.locator('.picture').bounding_box()
+    points = [(box['x'] + x*box['width'], box['y'] + y*box['height']) for x, y in SEVEN]
+    page.mouse.move(*points[0])
+    page.mouse.down()
+    for point in points[1:]: page.mouse.move(*point, steps=6)
+    page.mouse.up()
+    page.locator('.draw').click()
+
+
+# --- like a person
+
+@pytest.mark.parametrize('width', (1280, 390))
+def test_draw_a_seven_drag_it_and_press_the_right_arrow(see, width):
+    page = see(width=width)
+    draw_seven(page)
+    settled(page)
+    assert headline(page) == 'All 3 networks say 7. Now turn the picture.'
+    upright = {row: pixels(page, 'plain network', row) for row in ('before', 'after')}
+    assert upright['before'] == upright['after'] and 'Turn the picture' in verdict(page, HERO[0])
+    turn_by_hand(page, 0, 37)
+    settled(page, 37)
+    assert pixels(page, 'plain network', 'after') != upright['after']
+    assert pixels(page, 'plain network', 'before') == upright['before']
+    assert 'Between the turns' in verdict(page, 'p4 network')
+    slider(page).press('ArrowRight')
+    settled(page, 90)
+    assert answer(page, 'p4 network') == '7' and answer(page, 'plain network') != '7'
+    assert f'The plain network now says {answer(page, "plain network")}.' in headline(page)
+    assert error(page, 'p4 network') < 1e-6 and '✓' in verdict(page, 'p4 network')
+    assert arrows(page, 'p4 network') == '0 to 1, 1 to 2, 2 to 3, 3 to 0'
+    assert too_wide(page) == 0
+
+
+def test_the_keyboard_alone(see):
+    page = see(width=390)
+    names = [stop['name'] for stop in stops(page)]
+    assert all(stop['ring'] or stop['tag'] == 'INPUT' for stop in stops(page)), names
+    assert 'turn the picture, in degrees counter-clockwise' in names and not unnamed(page)
+    slider(page).focus()
+    for key, degrees in ('ArrowRight', 90), ('ArrowUp', 91), ('ArrowLeft', 90), ('ArrowLeft', 0), (
+            'ArrowDown', 359), ('PageUp', 9), ('Home', 0), ('Shift+ArrowRight', 1):
+        page.keyboard.press(key)
+        settled(page, degrees)
+    assert slider(page).get_attribute('aria-valuetext') == '1°'
+    assert headline(page) in page.locator('.spoken').inner_text()
+    page.get_by_role('button', name=re.compile('^p4 network, map 90°')).focus()
+    assert card(page, 'p4 network').locator('.arrows .lit').count() == 1
+    page.keyboard.press('ArrowDown')
+    settled(page)
+    assert 'row 13, column 12' in page.locator('.value').inner_text()
+
+
+def test_play_moves_and_stops(see):
+    page = see()
+    slider(page).press('Space')
+    page.wait_for_function("parseFloat(document.querySelector('.angle').textContent) > 20")
+    slider(page).press('Space')
+    settled(page)
+    now = page.locator('.angle').inner_text()
+    page.wait_for_timeout(300)
+    assert page.locator('.angle').inner_text() == now
+
+
+def test_without_motion_a_step_is_there_at_once(see):
+    page = see(reduced_motion='reduce')
+    page.evaluate('''() => {
+        window.seen = new Set();
+        new MutationObserver(() => window.seen.add(document.querySelector('.angle').textContent))
+          .observe(document.querySelector('.angle'), {childList: true});
+    }''')
+    slider(page).press('ArrowRight')
+    settled(page, 90)
+    assert page.evaluate('[...window.seen]') == ['90°']
+
+
+# --- is it true?
+
+def test_the_page_says_what_torch_says(see):
+    nets, pictures, _ = upright_networks()
+    for degrees in 37, 90:
+        page = see(address=f'turn={degrees}&picture=1')
+        x = hero().input(rotate(pictures['a 4'][None], float(degrees))[0])
+        for name, net in nets.items():
+            with torch.no_grad(): shares = net(x).softmax(1)[0]
+            top = int(shares.argmax())
+            words = card(page, name).locator('.words').inner_text()
+            said = re.match(r'says (\d) \((\d+) %\)', words)
+            assert int(said[1]) == top and abs(int(said[2]) - 100*shares[top]) < 1.5
+
+
+@pytest.mark.parametrize('turn', (0, 90, 180, 270))
+def test_a_broken_network_shows_it_and_no_verdict_upright(see, turn):
+    page = see(address=f'turn={turn}')
+    signs = [verdict(page, name)[0] for name in HERO]
+    assert signs == (['T', 'T', 'T'] if turn == 0 else ['✓', '✗', '✗'])
+    if turn: assert error(page, 'p4 network') < 1e-6 and error(page, 'broken network') > .1
+
+
+def test_each_broken_layer_of_the_course_shows_it(see):
+    nets = {'right': two_layers(), 'not permuted': two_layers(NoPermutation)}
+    widget = TurnThePicture(nets, letter(), layer='2').expect_broken('not permuted')
+    page = see(widget, address='turn=90')
+    assert '✓' in verdict(page, 'right') and '✗' in verdict(page, 'not permuted')
+    with pytest.raises(AssertionError, match='at no position'): widget.expect_broken('right')
+
+
+def test_a_mirror(see):
+    widget = TurnThePicture(two_layers(group='p4m', channels=2), letter(), layer='2')
+    page = see(widget)
+    page.get_by_role('checkbox', name='mirror the picture first').check()
+    slider(page).press('ArrowRight')
+    settled(page, 90)
+    assert page.locator('.angle').inner_text() == 'mirror, 90°'
+    assert error(page, 'network') < 1e-6
+    table = widget.group.mul[5].tolist()
+    assert arrows(page, 'network') == ', '.join(f'{q} to {to}' for q, to in enumerate(table))
+
+
+def test_between_the_turns_of_eight(see):
+    "C8 turns by 45°: a step there; off the grid nothing is exact."
+    torch.manual_seed(0)
+    net = nn.Sequential(LiftingConv2d(1, 2, 5, 'C8', padding=2), nn.ReLU()).eval()
+    page = see(TurnThePicture(net, letter()))
+    slider(page).press('ArrowRight')
+    settled(page, 45)
+    assert arrows(page, 'network').startswith('0 to 1, 1 to 2') and '✗' in verdict(page, 'network')
+
+
+def test_filter_times_patch(see):
+    page = see(address='turn=90&layer=layers.conv2')
+    page.get_by_role('button', name=re.compile('^p4 network, map 90°')).click()
+    settled(page)
+    text = page.locator('.value').inner_text().replace('−', '-')
+    left, right = re.search(r'patch = (.*) = (\S+)', text).groups()
+    terms = re.findall(r'-?\d+\.\d+', left.replace('- ', '-'))
+    assert len(terms) == 4 and abs(sum(map(float, terms)) - float(right)) < .03
+    assert page.locator('.terms figure').count() == 3
+    assert 'turned by 90°, from channel' in page.locator('.terms').inner_text()
+
+
+def test_hovering_lights_an_arrow_and_its_target(see):
+    page = see(address='turn=90')
+    card(page, 'p4 network').locator('.before > *').first.hover()
+    lit = card(page, 'p4 network').evaluate('''card => ['before', 'after', 'back'].map(row =>
+        [...card.querySelector(`.${row}`).children].findIndex(e => e.classList.contains('lit')))''')
+    assert lit == [0, 1, 0] and card(page, 'p4 network').locator('.arrows .lit').count() == 1
+
+
+def test_the_error_is_drawn_as_the_reader_turns(see):
+    page = see()
+    for degrees in 1, 2, 3, 4:
+        slider(page).press('ArrowUp')
+        settled(page, degrees)
+    path = page.locator('.curve > svg path.line0').get_attribute('d')
+    assert len(re.findall('[ML]', path)) == 5 and path.count('M') == 1
+
+
+# --- state
+
+def test_the_address_brings_everything_back(see):
+    page = see()
+    draw_seven(page)
+    page.get_by_role('checkbox', name='broken network').uncheck()
+    page.get_by_label('layer', exact=True).select_option('layers.relu3')
+    slider(page).press('ArrowRight')
+    settled(page, 90)
+    shown = headline(page), pixels(page, 'p4 network', 'after')
+    assert 'ink=' in page.url and 'turn=90' in page.url
+    page.reload()
+    settled(page, 90)
+    assert (headline(page), pixels(page, 'p4 network', 'after')) == shown
+    assert not card(page, 'broken network').is_visible()
+
+
+BAD = ['turn=x&layer=nowhere&picture=99&channel=-4&show=7', 'ink=%3Cscript%3E&picture=drawn',
+       'picture=constructor&layer=__proto__&turn=1e999']
+
+@pytest.mark.parametrize('address', BAD)
+def test_an_address_that_makes_no_sense(see, address):
+    page = see(address=address)
+    assert page.locator('.pictures [aria-pressed=true]').count() == 1
+    assert headline(page).endswith('say 7. Now turn the picture.')
+
+
+def test_two_widgets_share_a_page(visit):
+    html = hero().html()
+    text = whole_page('two', html, html)
+    assert len(text) < 1.2*len(html) and text.count('eqtutorTurn ??=') == 1
+    page = visit(text)
+    settled(page)
+    sliders = page.get_by_role('slider').all()
+    sliders[1].press('Shift+ArrowRight')
+    settled(page)
+    assert [s.input_value() for s in sliders] == ['0', '1'] and '2.turn=1' in page.url
+    assert page.evaluate('''() => {
+        const [a, b] = [...document.querySelectorAll('.eqtutor-turn')].map(e => e.widget.eyes);
+        return a.every((eye, i) => eye.network === b[i].network);
+    }'''), 'one copy of each network'
+
+
+# --- files
+
+EVIL = '<img src=x onerror="document.title=1">.png'
+
+def png(picture, text=''):
+    info = PngImagePlugin.PngInfo()
+    info.add_text('Comment', f'<script>document.title = "{text}"</script>')
+    picture.save(buffer := io.BytesIO(), 'PNG', pnginfo=info)
+    return buffer.getvalue()
+
+
+def load(page, data, name='digit.png', kind='image/png'):
+    file = dict(name=name, mimeType=kind, buffer=data)
+    page.get_by_label('load a picture').set_input_files(file)
+    settled(page)
+
+
+def test_a_loaded_picture_is_made_small_and_nothing_in_it_runs(see):
+    page = see()
+    photo = Image.new('L', (300, 200), 255)
+    photo.paste(0, (100, 20, 200, 60))   # dark on light, as on paper
+    load(page, png(photo, 'run'), EVIL)
+    assert page.title() == 'Turn a digit' and 'onerror' not in page.content()
+    values = page.evaluate("document.querySelector('.eqtutor-turn').widget.gallery.get('loaded')")
+    x = torch.tensor(values['data']).view(values['shape'])
+    assert values['shape'] == [1, 28, 28] and x[0, 5, 14] > .9 and x[0, 20, 14] < .1
+    assert 'sent nowhere' in page.locator('.said').inner_text()
+
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" onload="document.title=1"><script>x</script></svg>'
+
+@pytest.mark.parametrize('data, kind', [(b'no picture', 'image/png'), (SVG, 'image/svg+xml')])
+def test_a_file_that_is_no_picture(see, data, kind):
+    page = see()
+    load(page, data, kind=kind)
+    assert 'no picture that a browser reads' in page.locator('.said').inner_text()
+    assert page.title() == 'Turn a digit' and '7' in headline(page)
+
+
+# --- how it looks
+
+@pytest.mark.parametrize('scheme', ('light', 'dark'))
+def test_above_the_fold_and_easy_to_read(see, scheme):
+    page = see(color_scheme=scheme, address='turn=90')
+    bottom = page.locator('.eqtutor-turn').evaluate('e => e.getBoundingClientRect().bottom')
+    assert bottom <= 720 and too_wide(page) == 0
+    faint = [t for t in page.evaluate(measure('contrast')) if t['ratio'] < 4.5]
+    assert not faint
+    page.set_viewport_size(dict(width=390, height=844))
+    settled(page)
+    assert too_wide(page) == 0
+    assert page.locator('.dial').bounding_box()['y'] + 300 < 844
+
+
+def test_size_of_a_page_of_three_networks(tmp_path):
+    nets = {}
+    for seed in range(3):
+        torch.manual_seed(seed)
+        nets[f'network {seed}'] = p4_cnn(channels=11).eval()
+    assert sum(p.numel() for net in nets.values() for p in net.parameters()) > 87_000
+    file = TurnThePicture(nets, letter()).save(tmp_path/'three.html')
+    assert file.stat().st_size < 300*1024
+
+
+# --- Python's side
+
+class Sorted(nn.Module):
+    def forward(self, f): return f.flatten(-2).sort(-1).values.view_as(f)
+
+
+def test_a_layer_the_engine_does_not_know(see):
+    nets = {'two layers': two_layers(), 'strange network': nn.Sequential(two_layers(), Sorted())}
+    widget = TurnThePicture(nets, letter())
+    page = see(widget)
+    assert 'strange network: the engine in the page does not know' in page.content()
+    assert '1 (Sorted)' in page.content() and page.get_by_role('slider').count() == 2
+
+
+def test_outputs_of_a_notebook():
+    bundle = hero()._repr_mimebundle_()
+    assert set(bundle) == {'text/plain', 'text/html'} and len(bundle['text/html']) < 300_000
+    assert bundle == turn_a_digit()._repr_mimebundle_() and hero().live().data == hero().html()
+    first, second = share_once(bundle['text/html'], bundle['text/html'])
+    assert first == bundle['text/html'] and len(second) < .2*len(first)
+
+
+@pytest.mark.parametrize('pictures, options, why', [
+    (torch.ones(28, 28)*2, {}, 'expected 0 to 1'), (torch.ones(28, 20), {}, 'square'),
+    ({'a': torch.ones(28, 28), 'b': torch.ones(14, 14)}, {}, 'of one shape'), ({}, {}, 'one pict'),
+    (torch.ones(28, 28), dict(layer='nowhere'), 'expected one of 0, 1, 2'),
+    (torch.ones(28, 28), dict(mean=[0, 0]), 'mean has 2 values')])
+def test_what_does_not_fit(pictures, options, why):
+    with pytest.raises(ValueError, match=why): TurnThePicture(two_layers(), pictures, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('names, frames', [(HERO[:1], 20), (HERO, 8)])
+def test_frames_a_second(see, names, frames):
+    "On an idle machine."
+    nets, pictures, about = upright_networks()
+    widget = TurnThePicture({name: nets[name] for name in names}, pictures, layer='layers.relu2',
+                            mean=about['mean'], std=about['std'])
+    page = see(widget)
+    rate = page.evaluate('''async () => {
+        const widget = document.querySelector('.eqtutor-turn').widget;
+        const began = performance.now();
+        for (let i = 1; i <= 40; i++) {
+          widget.set({turn: 7 * i});
+          await new Promise(requestAnimationFrame);
+          await new Promise(requestAnimationFrame);
+        }
+        return 40000 / (performance.now() - began);
+    }''')
+    assert rate > frames
