@@ -80,7 +80,6 @@ class Protocol:
         return {'step': 'forward, cross-entropy, backward', 'process': 'a new one for each row',
                 'warm-up rounds': self.warm_up, 'repeats': self.repeats,
                 'most seconds for repeats': self.seconds,
-                'most seconds for a row': self.timeout,
                 'order': 'network and yardstick take turns', 'statistic': 'ratio of medians',
                 'yardstick': 'not compiled, float32', 'threads': torch.get_num_threads(),
                 'device': self.device, 'clock': CLOCK[self.device], 'memory': memory_method(self),
