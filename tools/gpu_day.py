@@ -1,16 +1,15 @@
-"""A GPU day in a box: what needs a machine with CUDA, step by step; each step goes on where it stopped.
+"""A GPU day in a box: what needs a machine with CUDA, in steps that go on where they stopped.
 
     tools/gpu_day.sh --data FOLDER --budget 6h      again and again, until it ends with 0
     tools/gpu_day.sh --device cpu --smoke           all of it, tried on a processor
     tools/gpu_day.sh --device cpu --only bench      the benchmarks of a processor, measured
 
 In order: the tests marked `cuda`, all benchmarks, the papers' recipes by priority. Results go to
-`results/`, what is needed to go on to `runs/`. It ends with 0 when all is done or the budget is used
-up, 75 when a call's time is over, 1 if a step failed (`--retry` tries it again), 2 if something is
+`results/`, what is needed to go on to `runs/`. A call ends with 0 when all is done or the budget is
+used up, 75 when its time is over, 1 if a step failed (`--retry` tries it again), 2 if something is
 missing.
 """
 import argparse
-import ctypes
 import fcntl
 import json
 import os
@@ -31,13 +30,15 @@ import torch
 from torchvision.datasets import CIFAR10
 
 from eqtutor.data import MNIST_MD5, data_root
+from eqtutor.experiments.protocol import end_with_parent
 from eqtutor.experiments.train import Training
 from eqtutor.files import write_json
 from eqtutor.training import CHECKPOINT, environment
 
 EQTUTOR = [sys.executable, '-c', 'from eqtutor.cli import app; app()']
 BENCHMARKS = 'networks', 'e4', 'attentive', 'affine', 'gsa', 'frame'
-DONE, AGAIN, FAILED, MISSING = 0, 75, 1, 2   # exit codes; 75 is `EX_TEMPFAIL`
+DONE, FAILED, MISSING = 0, 1, 2   # exit codes
+AGAIN = os.EX_TEMPFAIL            # 75
 
 # network, data, recipe; the most wanted first
 RECIPES = [
@@ -127,7 +128,8 @@ def training_step(day:Day, network:str, data:str, recipe:str)->Step:
 def benchmark_step(day:Day, name:str)->Step:
     "A benchmark; the rows that are measured are kept."
     rows = day.folder/f'bench-{name}.json'
-    out = day.results/'bench'/(f'{name}.json' if day.device == 'cpu' else f'{name}-{day.device}.json')
+    suffix = '' if day.device == 'cpu' else f'-{day.device}'
+    out = day.results/'bench'/f'{name}{suffix}.json'
     command = [*EQTUTOR, 'bench', name, '--device', day.device, '--out', str(out),
                '--rows', str(rows), '--timeout', str(max(30, .75*day.call_seconds))]
     if day.smoke: command.append('--smoke')
@@ -172,11 +174,6 @@ def possible_steps(steps:list[Step], smoke:bool)->list[Step]:
 def say(text:str)->None: print(time.strftime('%H:%M:%S'), text, flush=True)
 
 
-def die_with_parent()->None:
-    "Linux: a child does not outlive a call that was killed."
-    if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
 def stop(process:subprocess.Popen)->None:
     "Let a command end in order, and soon."
     process.send_signal(signal.SIGINT)
@@ -214,7 +211,7 @@ def run(day:Day, step:Step)->None:
         out.write(f'\n$ {" ".join(command[3:])}\n'.encode())
         out.flush()
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT,
-                                   preexec_fn=die_with_parent)
+                                   preexec_fn=end_with_parent)
         code = wait(day, process)
     took = day.steps.get(step.name, {}).get('seconds', 0) + time.monotonic() - began
     whole_call = given > .7*day.call_seconds
@@ -260,7 +257,8 @@ def alone(day:Day)->Iterator[None]:
     with open(day.folder/'lock', 'w') as file:
         try: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f'Another call is at work in {day.folder}: wait for its end.') from None
+            raise ValueError(f'Another call is at work in {day.folder}: '
+                             'wait for its end.') from None
         yield
 
 
@@ -309,8 +307,8 @@ def work(options:argparse.Namespace)->int:
     day = Day(options.device, options.smoke, options.call_seconds, options.budget,
               options.into.resolve())
     if day.device == 'cuda' and not torch.cuda.is_available():
-        raise ValueError('There is no CUDA device here. `--device cpu --smoke` tries all of it on a '
-                         'processor, `--device cpu --only bench` measures the benchmarks there.')
+        raise ValueError('There is no CUDA device here. `--device cpu --smoke` tries all of it on '
+                         'a processor, `--device cpu --only bench` measures the benchmarks there.')
     steps = [s for s in all_steps(day) if any(part in s.name for part in options.only)]
     if day.device == 'cpu' and not day.smoke:
         steps = [s for s in steps if s.name.startswith('bench')]

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,6 +88,7 @@ class Protocol:
                 'variants': how, 'smoke': self.smoke}
 
 
+PR_SET_PDEATHSIG = 1   # of `prctl`
 PRECISION = {'no': 'float32', 'bf16': 'autocast to bfloat16'}
 CLOCK = {'cpu': 'perf_counter', 'cuda': 'perf_counter, the device waited for'}
 
@@ -158,6 +160,17 @@ def measure_case(
     return asdict(row)
 
 
+def end_with_parent()->None:
+    "Linux: from now on this process ends with the one that waits for it, however that ends."
+    if sys.platform == 'linux': ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def measure_alone(case:Case, protocol:Protocol, cache:str)->dict[str, Any]:
+    "The same, for nobody else: nothing goes on measuring when a benchmark was killed."
+    end_with_parent()
+    return measure_case(case, protocol, cache)
+
+
 def compile_seconds(
     net:nn.Module,            # compiled in place
     step:Callable[[], Any],   # of it
@@ -206,8 +219,8 @@ MMAP_THRESHOLD, BLOCK = -3, 65_536   # `mallopt`'s parameter, and bytes
 def after_freeing(
     step:Callable[[], Any],
 )->None:
-    """Make a step, then have glibc give freed blocks back to the system, now and from now on, so that
-    resident memory follows what is in use; other libraries go on as they are."""
+    """Make a step, and have glibc give freed blocks back to the system, now and from now on: then
+    resident memory follows what is in use. Other libraries go on as they are."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, 'mallopt'): libc.mallopt(MMAP_THRESHOLD, BLOCK)
     step()
@@ -241,7 +254,7 @@ def measured(
     "The row of a case; if memory or time are not enough, the others go on without it."
     with TemporaryDirectory(prefix='eqtutor-bench-') as cache:
         try:
-            return in_fresh_process(measure_case, case, protocol, cache, timeout=protocol.timeout)
+            return in_fresh_process(measure_alone, case, protocol, cache, timeout=protocol.timeout)
         except RuntimeError as error: return {'error': str(error)}
 
 
@@ -334,7 +347,8 @@ def conditions(
     where = (f"{hardware['device']}, {plural(hardware['threads'], 'thread')}, "
              f"torch {record['versions']['torch']}")
     if p is None: return f'{where}; measured before there was one protocol'
-    rounds = f"{p['repeats']} rounds after {p['warm-up rounds']} to warm up, {p['order']}"
+    rounds = (f"{plural(p['repeats'], 'round')} after {p['warm-up rounds']} to warm up, "
+              f"{p['order']}")
     smoke = 'a try of the code, no measurement; ' if p['smoke'] else ''
     return f"{smoke}{where}; {p['statistic']}, {rounds}; memory: {p['memory']}"
 

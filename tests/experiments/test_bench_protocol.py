@@ -1,5 +1,8 @@
 "The protocol of benchmarks: what is measured of a network, what the file says, how one goes on."
 import json
+import subprocess
+import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -10,8 +13,8 @@ from torch import nn
 from eqtutor.cost import CostRow, markdown_table
 from eqtutor.experiments import load_benchmarks, protocol as under_test
 from eqtutor.experiments.protocol import (VARIANTS, Comparison, Measured, Protocol,
-                                          benchmark_record, cases, conditions, measure, measure_case,
-                                          smallest, standard_protocol)
+                                          benchmark_record, cases, conditions, measure,
+                                          measure_case, smallest, standard_protocol)
 from eqtutor.models.backbones import p4_cnn
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +58,7 @@ def here(monkeypatch):
 
     def count(function, case, given, cache, timeout):
         done.append(case.name)
-        return function(case, given, cache)
+        return measure_case(case, given, cache)
     monkeypatch.setattr(under_test, 'in_fresh_process', count)
     return done
 
@@ -107,6 +110,35 @@ def test_gpu_measures_every_variant():
     assert not done.left_out and [r.name for r in done.tables['t']] == [
         'a', 'a, bf16', 'a, compiled', 'a, compiled bf16']
     assert all(r.time > 0 and r.memory > 0 for r in done.tables['t'])
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='Linux only')
+def test_row_whose_benchmark_was_killed_ends_too(tmp_path):
+    code = (f'import os, sys; sys.path.insert(0, {str(ROOT)!r}); '
+            'from eqtutor.experiments.protocol import end_with_parent; '
+            'end_with_parent() if sys.argv[1] == "row" else None; '
+            'open(sys.argv[2], "w").write(str(os.getpid())); import subprocess, time; '
+            'subprocess.run([sys.executable, *sys.argv[3:]]) if sys.argv[3:] else time.sleep(300)')
+    row, parent = tmp_path/'row', tmp_path/'parent'
+    inner = ['-c', code, 'row', str(row)]
+    process = subprocess.Popen([sys.executable, '-c', code, 'parent', str(parent), *inner])
+    wait_for(lambda: row.exists() and row.read_text())
+    process.kill()
+    process.wait()
+    wait_for(lambda: ended(row.read_text()))
+
+
+def ended(number):
+    "There is no such process, or only its name is left."
+    stat = Path(f'/proc/{number}/stat')
+    return not stat.exists() or stat.read_text().rpartition(')')[2].split()[0] == 'Z'
+
+
+def wait_for(what):
+    until = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(.05)
 
 
 # --- tables
@@ -161,8 +193,8 @@ def test_measuring_goes_on_where_it_was_interrupted(here, tmp_path):
 
 def test_file_names_the_protocol_and_marks_what_only_tried_the_code():
     known = Protocol().record()
-    assert {'warm-up rounds', 'repeats', 'order', 'statistic', 'threads', 'device', 'clock', 'memory',
-            'compile', 'variants', 'smoke'} <= known.keys()
+    assert {'warm-up rounds', 'repeats', 'order', 'statistic', 'threads', 'device', 'clock',
+            'memory', 'compile', 'variants', 'smoke'} <= known.keys()
     assert known['variants'] == {'eager': {'precision': 'float32', 'compiled': False},
                                  'compiled': {'precision': 'float32', 'compiled': True}}
     smoke = standard_protocol(smoke=True)
@@ -173,7 +205,7 @@ def test_file_names_the_protocol_and_marks_what_only_tried_the_code():
 
 
 def test_smoke_takes_one_network_of_each_table_and_two_images():
-    c = Comparison('t', (16, 1, 28, 28), {'a': TINY, 'b': TINY}, {'b': TINY}, p4_cnn, (9, 1, 28, 28))
+    c = Comparison('t', (16, 1, 28, 28), {'a': TINY, 'b': TINY}, {'b': TINY}, p4_cnn)
     small, = smallest([c, Comparison('t', SHAPE, {'c': TINY})])
     given = standard_protocol(smoke=True)
     assert {case.name.split(',')[0] for case in cases(small, given)} == {'a', 'b'}
@@ -192,7 +224,9 @@ def test_cuda_without_a_device_is_refused():
     with pytest.raises(ValueError, match='no CUDA device here'): standard_protocol('cuda')
 
 
-@pytest.mark.parametrize('file', sorted((ROOT/'results'/'bench').glob('*.json')), ids=lambda p: p.stem)
+FILES = sorted((ROOT/'results'/'bench').glob('*.json'))
+
+@pytest.mark.parametrize('file', FILES, ids=lambda p: p.stem)
 def test_stored_files_are_read_whatever_they_lack(file):
     record = json.loads(file.read_text(encoding='utf-8'))
     if 'protocol' not in record: assert 'before there was one protocol' in conditions(record)
