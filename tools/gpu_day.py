@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -50,8 +51,9 @@ RECIPES = [
     ('z2-resnet29-asc', 'cifar10', 'P2 ResNet29'),
 ]
 # instead of the recipe's own, to try the code
-SMALL = {'rotmnist': dict(data='digits', images=16, test_images=20, epochs=2, precision='no'),
-         'cifar10': dict(per_class=1, test_images=8, epochs=2, valid=0)}
+SMALL:dict[str, dict[str, Any]] = {
+    'rotmnist': dict(data='digits', images=16, test_images=20, epochs=2, precision='no'),
+    'cifar10': dict(per_class=1, test_images=8, epochs=2, valid=0)}
 CIFAR_FILES = [name for name, _ in (*CIFAR10.train_list, *CIFAR10.test_list)]
 FILES = {'rotmnist': [f'MNIST/raw/{name}' for name in MNIST_MD5],
          'cifar10': [f'{CIFAR10.base_folder}/{name}' for name in CIFAR_FILES]}
@@ -108,7 +110,8 @@ class Day:
 
 def training_step(day:Day, network:str, data:str, recipe:str)->Step:
     "A paper's recipe, trained and tested; a run that has a checkpoint goes on from there."
-    options = dict(network=network, data=data) | (SMALL[data] if day.smoke else {})
+    options:dict[str, Any] = dict(network=network, data=data)
+    if day.smoke: options |= SMALL[data]
     settings = Training.read(None, recipe, **options)
     result = day.results/settings.experiment/'0.json'
     checkpoint = day.runs/settings.experiment/'0'/CHECKPOINT
@@ -131,7 +134,7 @@ def benchmark_step(day:Day, name:str)->Step:
     suffix = '' if day.device == 'cpu' else f'-{day.device}'
     out = day.results/'bench'/f'{name}{suffix}.json'
     command = [*EQTUTOR, 'bench', name, '--device', day.device, '--out', str(out),
-               '--rows', str(rows), '--timeout', str(max(30, .75*day.call_seconds))]
+               '--rows', str(rows), '--timeout', str(.6*day.call_seconds)]
     if day.smoke: command.append('--smoke')
     return Step(f'bench {name}', lambda: command, rows)
 
@@ -160,9 +163,9 @@ def possible_steps(steps:list[Step], smoke:bool)->list[Step]:
     "The steps whose data are there; without all of them there is only a try of the code."
     missing = {step.name: files for step in steps if (files := missing_files(step))}
     if missing and not smoke:
-        files = sorted({str(path) for paths in missing.values() for path in paths})
-        raise ValueError(f'The data of {", ".join(missing)} are missing: {files[0]}'
-                         f'{f" and {len(files) - 1} more" if files[1:] else ""}. Give the folder '
+        names = sorted({str(file) for paths in missing.values() for file in paths})
+        raise ValueError(f'The data of {", ".join(missing)} are missing: {names[0]}'
+                         f'{f" and {len(names) - 1} more" if names[1:] else ""}. Give the folder '
                          'that holds MNIST/ and cifar-10-batches-py/ by --data or EQTUTOR_DATA, or '
                          'leave those steps out: --only names the others.')
     for name in missing: say(f'{name}: left out, its data are missing')
@@ -291,6 +294,8 @@ def main(arguments:list[str]|None=None)->int:
     options = read_options(arguments)
     if options.data: os.environ['EQTUTOR_DATA'] = str(options.data.resolve())
     if options.device == 'cpu': os.environ['CUDA_VISIBLE_DEVICES'] = ''
+    options.into = options.into.resolve()
+    os.chdir(ROOT)   # where commands run, and git knows the commit
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return work(options)
@@ -304,8 +309,7 @@ def main(arguments:list[str]|None=None)->int:
 
 def work(options:argparse.Namespace)->int:
     "Check what is asked for, then do it."
-    day = Day(options.device, options.smoke, options.call_seconds, options.budget,
-              options.into.resolve())
+    day = Day(options.device, options.smoke, options.call_seconds, options.budget, options.into)
     if day.device == 'cuda' and not torch.cuda.is_available():
         raise ValueError('There is no CUDA device here. `--device cpu --smoke` tries all of it on '
                          'a processor, `--device cpu --only bench` measures the benchmarks there.')

@@ -2,7 +2,7 @@
 # A GPU day in a box: on a machine with CUDA the tests, benchmarks and trainings that need one.
 # Call it again until it no longer ends with 75; `tools/gpu_day.sh --help` says more.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-python=${PYTHON:-.venv/bin/python}
+root=$(cd "$(dirname "$0")/.." && pwd)
+python=${PYTHON:-$root/.venv/bin/python}
 command -v "$python" >/dev/null || python=python3
-exec "$python" tools/gpu_day.py "$@"
+exec "$python" "$root/tools/gpu_day.py" "$@"
