@@ -23,6 +23,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -260,10 +261,10 @@ def step_peak(
     return torch.cuda.max_memory_allocated() - before
 
 def in_fresh_process(
-    function:Callable[..., Any], # of an importable module
-    *args:Any,                   # what another process can import or read
-    timeout:float=600,           # seconds
-)->Any:                          # what JSON can hold
+    function:str,      # 'package.module:name'
+    *args:Any,         # what another process can import or read
+    timeout:float=600, # seconds
+)->Any:                # what JSON can hold
     "What a function returns in a new process with as many threads."
     job = _packed(function, args, torch.get_num_threads())
     path = os.pathsep.join(p or os.getcwd() for p in sys.path)
@@ -287,7 +288,7 @@ def _child()->None:
     "What the fresh process runs: a job on stdin, a line of JSON on stdout."
     function, args, threads = pickle.loads(base64.b64decode(sys.stdin.read()))
     torch.set_num_threads(threads)
-    print(json.dumps(function(*args)))
+    print(json.dumps(resolve_name(function)(*args)))
 
 def _packed(*job:Any)->bytes:
     "A job as text for another process; an error if that process could not read it."
@@ -308,7 +309,8 @@ def peak_memory(
     timeout:float=600,            # seconds
 )->int:                           # bytes
     "Peak memory of one training step over the built network, in a fresh process."
-    return in_fresh_process(_measure, make, tuple(shape), str(device), timeout=timeout)
+    return in_fresh_process('eqtutor.cost:_measure', make, tuple(shape), str(device),
+                            timeout=timeout)
 
 def _measure(make:Callable[[], nn.Module], shape:Shape, device:str)->int:
     torch.manual_seed(0)

@@ -176,7 +176,7 @@ def test_memory_of_a_slow_or_failing_step_is_an_error():
 def test_fresh_process_has_the_threads_of_this_one():
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
-    try: assert in_fresh_process(torch.get_num_threads) == before + 1
+    try: assert in_fresh_process('torch:get_num_threads') == before + 1
     finally: torch.set_num_threads(before)
 
 

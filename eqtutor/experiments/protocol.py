@@ -254,7 +254,8 @@ def measured(
     "The row of a case; if memory or time are not enough, the others go on without it."
     with TemporaryDirectory(prefix='eqtutor-bench-') as cache:
         try:
-            return in_fresh_process(measure_alone, case, protocol, cache, timeout=protocol.timeout)
+            return in_fresh_process(f'{__name__}:measure_alone', case, protocol, cache,
+                                    timeout=protocol.timeout)
         except RuntimeError as error: return {'error': str(error)}
 
 
