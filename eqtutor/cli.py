@@ -205,9 +205,9 @@ FOUR_NETWORKS = ['z2-cnn', 'p4-cnn', 'alpha-F-p4-cnn', 'p4-e4-net']
     'p4-CNN\'s, by the protocol of all benchmarks.'))
 def bench(
     networks:list[str]=typer.Argument(
-        None, help='Names of `eqtutor models`, or one benchmark of a chapter: networks, '
-                   'attentive, affine, e4, gsa, frame. Four small networks for digits if '
-                   'left out.'),
+        None, help='Names of `eqtutor models`, or one benchmark of a chapter: '
+                   'networks, attentive, affine, e4, gsa, frame. Four small networks '
+                   'for digits if left out.'),
     batch:int=typer.Option(16, min=1, help='Images in a step, of networks by name.'),
     memory:bool=typer.Option(
         False, help='Measure peak memory too, of networks by name.'),
@@ -216,8 +216,8 @@ def bench(
         None, help='Some of eager, compiled, bf16 and "compiled bf16", with commas '
                    'between.  [default: eager,compiled; on cuda all]'),
     smoke:bool=typer.Option(
-        False, '--smoke', help='Only try whether all of it runs: two images, one repeat, '
-                               'one network of each table.'),
+        False, '--smoke', help='Only try whether all of it runs: two images, one '
+                               'repeat, one network of each table.'),
     out:Path=typer.Option(
         None, help='Write what was measured, with protocol, versions and hardware, to '
                    'this JSON file.'),
