@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ def run(day:Day, step:Step)->None:
         out.write(f'\n$ {" ".join(command[3:])}\n'.encode())
         out.flush()
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT,
-                                   preexec_fn=end_with_parent)
+                                   preexec_fn=partial(end_with_parent, os.getpid()))
         code = wait(day, process)
     took = day.steps.get(step.name, {}).get('seconds', 0) + time.monotonic() - began
     whole_call = given > .7*day.call_seconds

@@ -160,14 +160,18 @@ def measure_case(
     return asdict(row)
 
 
-def end_with_parent()->None:
-    "Linux: from now on this process ends with the one that waits for it, however that ends."
-    if sys.platform == 'linux': ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with_parent(
+    parent:int,         # the number of the process that began this one
+)->None:
+    "Linux: this process ends with the one that began it, however that ends, or has ended."
+    if sys.platform != 'linux': return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent: os.kill(os.getpid(), signal.SIGKILL)
 
 
-def measure_alone(case:Case, protocol:Protocol, cache:str)->dict[str, Any]:
-    "The same, for nobody else: nothing goes on measuring when a benchmark was killed."
-    end_with_parent()
+def measure_alone(case:Case, protocol:Protocol, cache:str, parent:int)->dict[str, Any]:
+    "The same, as long as a process waits for it: when a benchmark is killed its row ends too."
+    end_with_parent(parent)
     return measure_case(case, protocol, cache)
 
 
@@ -254,7 +258,7 @@ def measured(
     "The row of a case; if memory or time are not enough, the others go on without it."
     with TemporaryDirectory(prefix='eqtutor-bench-') as cache:
         try:
-            return in_fresh_process(f'{__name__}:measure_alone', case, protocol, cache,
+            return in_fresh_process(f'{__name__}:measure_alone', case, protocol, cache, os.getpid(),
                                     timeout=protocol.timeout)
         except RuntimeError as error: return {'error': str(error)}
 

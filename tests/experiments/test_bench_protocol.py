@@ -56,7 +56,7 @@ def here(monkeypatch):
     "Rows are measured in this process, and counted."
     done = []
 
-    def count(function, case, given, cache, timeout):
+    def count(function, case, given, cache, parent, timeout):
         done.append(case.name)
         return measure_case(case, given, cache)
     monkeypatch.setattr(under_test, 'in_fresh_process', count)
@@ -116,7 +116,7 @@ def test_gpu_measures_every_variant():
 def test_row_whose_benchmark_was_killed_ends_too(tmp_path):
     code = (f'import os, sys; sys.path.insert(0, {str(ROOT)!r}); '
             'from eqtutor.experiments.protocol import end_with_parent; '
-            'end_with_parent() if sys.argv[1] == "row" else None; '
+            'end_with_parent(os.getppid()) if sys.argv[1] == "row" else None; '
             'open(sys.argv[2], "w").write(str(os.getpid())); import subprocess, time; '
             'subprocess.run([sys.executable, *sys.argv[3:]]) if sys.argv[3:] else time.sleep(300)')
     row, parent = tmp_path/'row', tmp_path/'parent'
@@ -126,6 +126,13 @@ def test_row_whose_benchmark_was_killed_ends_too(tmp_path):
     process.kill()
     process.wait()
     wait_for(lambda: ended(row.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='Linux only')
+def test_row_that_begins_after_its_benchmark_was_killed_ends_at_once():
+    code = (f'import sys; sys.path.insert(0, {str(ROOT)!r}); '
+            'from eqtutor.experiments.protocol import end_with_parent; end_with_parent(1)')
+    assert subprocess.run([sys.executable, '-c', code]).returncode == -9
 
 
 def ended(number):
