@@ -29,7 +29,9 @@ from .experiments import load_benchmarks
 from .experiments.demo import (Data, DemoResult, accuracy_table, draw_demo,
                                       error_table, run_demo)
 from .experiments.estimate import Estimate, estimate_training
-from .experiments.networks import bench_networks
+from .experiments.networks import compare_networks
+from .experiments.protocol import (Comparison, Measured, benchmark_record,
+                                          conditions, measure, standard_protocol)
 from .experiments.reproduce import Place, carry_out, make_jobs, make_plan
 from .experiments.train import (Training, is_first_process, run_training,
                                        writable_folder)
@@ -200,35 +202,65 @@ def _verdict(network:str, report:LayerReport)->tuple[str, str]:
 FOUR_NETWORKS = ['z2-cnn', 'p4-cnn', 'alpha-F-p4-cnn', 'p4-e4-net']
 
 @app.command(help=(
-    'Parameters, MACs of one image, and the time of a training step as '
-    'a ratio to the p4-CNN, in one process.'))
+    'Parameters, MACs of one image, and the time of a training step as a ratio to the '
+    'p4-CNN\'s, by the protocol of all benchmarks.'))
 def bench(
     networks:list[str]=typer.Argument(
-        None, help='Names of `eqtutor models`, or one benchmark of a chapter, such as '
-                   'e4. Four small networks for digits if left out.'),
-    batch:int=typer.Option(16, min=1, help='Images in a step.'),
+        None, help='Names of `eqtutor models`, or one benchmark of a chapter: '
+                   'networks, attentive, affine, e4, gsa, frame. Four small networks '
+                   'for digits if left out.'),
+    batch:int=typer.Option(16, min=1, help='Images in a step, of networks by name.'),
     memory:bool=typer.Option(
-        False, help='Measure peak memory too, each network in a process of its own.'),
+        False, help='Measure peak memory too, of networks by name.'),
+    device:str=typer.Option('cpu', help='cpu or cuda.'),
+    variants:str=typer.Option(
+        None, help='Some of eager, compiled, bf16 and "compiled bf16", with commas '
+                   'between.  [default: eager,compiled; on cuda all]'),
+    smoke:bool=typer.Option(
+        False, '--smoke', help='Only try whether all of it runs: two images, one '
+                               'repeat, one network of each table.'),
     out:Path=typer.Option(
-        None, help='Write what was measured, with versions and hardware, to this JSON '
-                   'file.'),
+        None, help='Write what was measured, with protocol, versions and hardware, to '
+                   'this JSON file.'),
+    rows:Path=typer.Option(
+        None, help='Keep what is measured here as it comes, and go on from there; the '
+                   'file goes when all is measured.'),
+    timeout:float=typer.Option(
+        3600, min=1, help='Seconds for a row; what takes longer is left out.'),
     as_json:bool=typer.Option(False, '--json', help='Print the same as JSON.'),
 )->None:
     "Parameters, MACs, and time over the p4-CNN's; or a benchmark by its name."
     with _explained():
         if out: writable_folder(out.expanduser().parent)   # an error now
-        benchmarks = load_benchmarks()
-        name = networks[0] if networks and networks[0] in benchmarks else 'networks'
-        if name in benchmarks: tables = benchmarks[name]()
-        else: tables = bench_networks(networks or FOUR_NETWORKS, batch, memory)
-        around = environment('cuda' if torch.cuda.is_available() else 'cpu')
-        record = {'benchmark': name, **around,
-                  'tables': {title: list(map(asdict, rows)) for title, rows in tables}}
+        name, comparisons = _comparisons(networks or FOUR_NETWORKS, batch, memory)
+        labels = [v.strip() for v in variants.split(',')] if variants else None
+        protocol = standard_protocol(device, smoke, labels, timeout)
+        store = rows.expanduser() if rows else None
+        outcome = measure(comparisons, protocol, store, bar=store is not None)
+        record = benchmark_record(name, outcome, protocol)
         text = json.dumps(record, indent=1, ensure_ascii=False) + '\n'
         if out: write_atomic(out.expanduser(), text.encode())
-    shown = [f'{title}\n\n{markdown_table(rows)}' for title, rows in tables]
-    shown.append(f'torch {torch.__version__}, {torch.get_num_threads()} threads')
-    typer.echo(text if as_json else '\n\n'.join(shown))
+        if store: store.unlink(missing_ok=True)
+    typer.echo(text if as_json else _tables(record, outcome))
+    for row, reason in outcome.left_out.items():
+        typer.secho(f'left out: {row}: {reason}', fg='red', err=True)
+    if outcome.left_out: raise typer.Exit(1)
+
+# %% ../nbs/4_course/32_cli.ipynb #00000100
+def _comparisons(names:list[str], batch:int, memory:bool)->tuple[str, list[Comparison]]:
+    "What to call it, and what to measure: a benchmark by name, or networks."
+    benchmarks = load_benchmarks()
+    chosen = [name for name in names if name in benchmarks]
+    if not chosen: return 'networks', compare_networks(names, batch, memory)
+    if len(names) == 1: return names[0], benchmarks[names[0]]()
+    raise ValueError(f'{chosen[0]} is a whole benchmark and stands alone, got '
+                     f'{", ".join(names)}. Call `eqtutor bench` once for each.')
+
+def _tables(record:dict, outcome:Measured)->str:
+    "What `eqtutor bench` prints: titles and tables, and how they were measured."
+    tables = [f'{title}\n\n{markdown_table(rows)}'
+              for title, rows in outcome.tables.items()]
+    return '\n\n'.join([*tables, conditions(record)])
 
 # %% ../nbs/4_course/32_cli.ipynb #00000033
 def _report(settings:Training, outcome:Estimate|dict, out:Path, as_json:bool)->str:

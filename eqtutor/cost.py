@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Shape', 'Formula', 'FORMULAS', 'Twin', 'cost_formula', 'find_by_type', 'convolution_macs', 'linear_macs', 'no_macs',
            'mac_formula', 'LayerCost', 'layer_costs', 'count_parameters', 'count_macs', 'training_step', 'interleaved',
-           'time_ratio', 'peak_memory', 'CostRow', 'cost_table', 'markdown_table', 'as_megabytes', 'as_factor',
-           'with_prefix']
+           'time_ratio', 'step_peak', 'in_fresh_process', 'peak_memory', 'CostRow', 'cost_table', 'markdown_table',
+           'as_seconds', 'as_megabytes', 'as_factor', 'with_prefix']
 
 # %% ../nbs/2_training/11_cost.ipynb #00000003
 import base64
@@ -19,10 +19,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -178,13 +179,16 @@ def count_macs(
 
 # %% ../nbs/2_training/11_cost.ipynb #00000028
 def training_step(
-    net:nn.Module, # images to scores `(b, classes)`
-    x:Tensor,      # on the device of the net
+    net:nn.Module,      # images to scores `(b, classes)`
+    x:Tensor,           # on the device of the net
+    precision:str='no', # 'no' (float32), or 'bf16' by autocast
 )->float:
     "Forward, cross-entropy, backward; gradients are dropped. Returns the loss."
-    scores = net(x)
+    half = precision == 'bf16'
+    with torch.autocast(x.device.type, torch.bfloat16) if half else nullcontext():
+        scores = net(x)
     targets = torch.arange(len(x), device=x.device) % scores.shape[1]
-    loss = F.cross_entropy(scores, targets)
+    loss = F.cross_entropy(scores.float() if half else scores, targets)
     loss.backward()
     net.zero_grad(set_to_none=True)
     return loss.item()   # waits for the device
@@ -193,15 +197,20 @@ def training_step(
 def interleaved(
     steps:Mapping[str, Callable[[], Any]], # each ends when its work is done
     repeats:int=9,
+    warm_up:int=1,          # rounds before the first that counts
+    # after so many no other round begins; one to warm up and one that counts always do
+    seconds:float=math.inf,
 )->dict[str, list[float]]:
-    "Seconds of each repeat of each step; they take turns, after one round to warm up."
+    "Seconds of each repeat of each step; they take turns, after rounds to warm up."
     times:dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repeats + 1):
+    until = time.perf_counter() + seconds
+    for i in range(-warm_up, repeats):
+        if time.perf_counter() > until and i not in (-warm_up, 0): continue
         for name, step in steps.items():
             began = time.perf_counter()
             step()
-            times[name].append(time.perf_counter() - began)
-    return {name: t[1:] for name, t in times.items()}
+            if i >= 0: times[name].append(time.perf_counter() - began)
+    return times
 
 def time_ratio(
     net:nn.Module,
@@ -236,31 +245,60 @@ def _reset_peak()->None:
     except OSError: pass
 
 # %% ../nbs/2_training/11_cost.ipynb #00000103
-def _load_libraries(device:str)->None:
-    "A step of next to nothing: what the first step of a process loads is loaded."
-    tiny = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()).to(device)
-    training_step(tiny, torch.randn(2, 1, 5, 5, device=device))
-
-def _measure(make:Callable[[], nn.Module], shape:Shape, device:str)->int:
-    "Peak bytes of one training step over the built network; runs in the fresh process."
-    torch.manual_seed(0)
-    net, x = make().to(device), torch.randn(shape, device=device)
-    _load_libraries(device)
+def step_peak(
+    step:Callable[[], Any],
+    device:str='cpu',       # or 'cuda'
+)->int:                     # bytes
+    "Peak memory of a step over what this process holds before it."
     if device == 'cpu':
         _reset_peak()
         before = _resident()
-        training_step(net, x)
+        step()
         return _resident() - before
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    training_step(net, x)
+    step()
     return torch.cuda.max_memory_allocated() - before
 
+def in_fresh_process(
+    function:str,      # 'package.module:name'
+    *args:Any,         # what another process can import or read
+    timeout:float=600, # seconds
+)->Any:                # what JSON can hold
+    "What a function returns in a new process with as many threads."
+    job = _packed(function, args, torch.get_num_threads())
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    around = os.environ | {'PYTHONPATH': path}
+    child = [sys.executable, '-c', 'from eqtutor.cost import _child; _child()']
+    try:
+        done = subprocess.run(child, input=job, env=around,
+                              capture_output=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError('a measurement in a process of its own took more than '
+                           f'{timeout:g} s. Give a larger timeout=, or a smaller '
+                           'batch.') from None
+    said = (done.stderr if done.returncode else done.stdout).decode(errors='replace')
+    *_, last = said.strip().splitlines() or [
+        f'exit {done.returncode}: killed, probably for lack of memory']
+    if done.returncode == 0: return json.loads(last)
+    raise RuntimeError(f'a measurement failed in its own process: {last}')
+
+# %% ../nbs/2_training/11_cost.ipynb #00000100
 def _child()->None:
     "What the fresh process runs: a job on stdin, a line of JSON on stdout."
-    job = pickle.loads(base64.b64decode(sys.stdin.read()))
-    torch.set_num_threads(job.pop('threads'))
-    print(json.dumps({'peak': _measure(**job)}))
+    function, args, threads = pickle.loads(base64.b64decode(sys.stdin.read()))
+    torch.set_num_threads(threads)
+    print(json.dumps(resolve_name(function)(*args)))
+
+def _packed(*job:Any)->bytes:
+    "A job as text for another process; an error if that process could not read it."
+    try: pickled = pickle.dumps(job)
+    except (pickle.PicklingError, AttributeError, TypeError): pickled = b'__main__'
+    if b'__main__' not in pickled: return base64.b64encode(pickled)
+    raise ValueError('this is measured in a fresh process, which must be able '
+                     f'to import all of {job[1]!r}: give a function of a module, '
+                     'or functools.partial of one, instead of a lambda '
+                     'or something defined in a notebook.')
 
 # %% ../nbs/2_training/11_cost.ipynb #00000030
 def peak_memory(
@@ -271,45 +309,30 @@ def peak_memory(
     timeout:float=600,            # seconds
 )->int:                           # bytes
     "Peak memory of one training step over the built network, in a fresh process."
-    job = dict(make=make, shape=tuple(shape), device=str(device),
-               threads=torch.get_num_threads())
-    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-    around = os.environ | {'PYTHONPATH': path}
-    child = [sys.executable, '-c', 'from eqtutor.cost import _child; _child()']
-    try:
-        done = subprocess.run(child, input=_packed(job), env=around,
-                              capture_output=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError('peak memory: the training step took more than '
-                           f'{timeout:g} s. Give a larger timeout=, or a smaller '
-                           'batch.') from None
-    said = (done.stderr if done.returncode else done.stdout).decode(errors='replace')
-    *_, last = said.strip().splitlines() or [
-        f'exit {done.returncode}: killed, probably for lack of memory']
-    if done.returncode == 0: return json.loads(last)['peak']
-    raise RuntimeError('peak memory: the training step failed '
-                       f'in its own process: {last}')
+    return in_fresh_process('eqtutor.cost:_measure', make, tuple(shape), str(device),
+                            timeout=timeout)
 
-def _packed(job:dict[str, Any])->bytes:
-    "A job as text for another process; an error if that process could not read it."
-    try: pickled = pickle.dumps(job)
-    except (pickle.PicklingError, AttributeError, TypeError): pickled = b'__main__'
-    if b'__main__' not in pickled: return base64.b64encode(pickled)
-    raise ValueError('peak memory is measured in a fresh process, which must be able '
-                     f'to import {job["make"]!r}: give a function of a module, '
-                     'or functools.partial of one, instead of a lambda '
-                     'or something defined in a notebook.')
+def _measure(make:Callable[[], nn.Module], shape:Shape, device:str)->int:
+    torch.manual_seed(0)
+    net, x = make().to(device), torch.randn(shape, device=device)
+    # a step of next to nothing loads what the first step of a process loads
+    tiny = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()).to(device)
+    training_step(tiny, torch.randn(2, 1, 5, 5, device=device))
+    return step_peak(partial(training_step, net, x), device)
 
 # %% ../nbs/2_training/11_cost.ipynb #00000036
 @dataclass(frozen=True)
 class CostRow:
-    "What one network costs; time and memory are None where they were not measured."
+    "What one network costs; what was not measured is None."
     name:str
     parameters:int
     macs:int                       # of one image, forward
     time:float|None = None         # of a training step, over the yardstick's
     memory:int|None = None         # peak bytes of a training step, over the built net
     memory_ratio:float|None = None # the same over the yardstick's
+    compile:float|None = None      # seconds of the first, cold call of a compiled net
+    seconds:float|None = None      # of a training step
+    repeats:int|None = None        # of which `time` and `seconds` are medians
 
 # %% ../nbs/2_training/11_cost.ipynb #00000037
 def cost_table(
@@ -322,10 +345,9 @@ def cost_table(
     memory:bool=False,                 # measure memory, each network in a fresh process
     device:str='cpu',
     repeats:int=9,
-    compiled:bool=False,               # one more row each: its time under torch.compile
 )->list[CostRow]:
     "Parameters and MACs; if asked for, time and memory of a training step."
-    if (time or compiled) and yardstick is None:
+    if time and yardstick is None:
         raise ValueError('time is a ratio: give yardstick=, the factory of the network '
                          'to compare with.')
     other, base = yardstick_shape or shape, None
@@ -338,12 +360,6 @@ def cost_table(
         if time: row = replace(row, time=_ratio(net, x, yardstick, other, repeats))
         if memory: row = _with_memory(row, peak_memory(make, shape, device), base)
         rows.append(row)
-        if not compiled: continue
-        # a size that was seen before would become a variable, and its code slower
-        torch.compiler.reset()
-        net.compile(dynamic=False)
-        ratio = _ratio(net, x, yardstick, other, repeats)
-        rows.append(CostRow(f'{name}, compiled', row.parameters, row.macs, ratio))
     return rows
 
 def _ratio(net:nn.Module, x:Tensor, yardstick:Callable[[], nn.Module]|None,
@@ -365,6 +381,7 @@ def markdown_table(
         'parameters': lambda r: f'{r.parameters:,}',
         'MACs': lambda r: with_prefix(r.macs),
         'time': lambda r: as_factor(r.time),
+        'compile': lambda r: as_seconds(r.compile),
         'peak memory': lambda r: as_megabytes(r.memory),
         'memory': lambda r: as_factor(r.memory_ratio)}
     cells = {head: [cell(r) for r in rows] for head, cell in columns.items()}
@@ -373,6 +390,10 @@ def markdown_table(
     rule = ['---' if head == 'network' else '---:' for head in heads]
     body = zip(*([cell or '–' for cell in cells[head]] for head in heads))
     return '\n'.join(f'| {" | ".join(line)} |' for line in [heads, rule, *body])
+
+def as_seconds(seconds:float|None)->str|None:
+    "'12 s' of seconds; None of none."
+    return None if seconds is None else f'{seconds:,.0f} s'
 
 def as_megabytes(size:int|None)->str|None:
     "'12 MB' of bytes; None of none."

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from eqtutor.cli import app, group_of
 from eqtutor.experiments.demo import run_demo, turn_digits
-from eqtutor.cost import cost_table
 from eqtutor.data import digits
 from eqtutor.experiments import BENCHMARKS
+from eqtutor.experiments.protocol import Comparison
 from eqtutor.groups import GROUPS
 from eqtutor.models import MODELS
 from eqtutor.models.backbones import z2_cnn
@@ -174,13 +174,29 @@ def test_bench_prints_and_writes_what_it_measured(tmp_path):
     said = run('bench', 'z2-cnn', '--batch', 2).stdout
     assert re.search(r'\| z2-cnn \| 21,620 \| [\d.]+ M \| × [\d.]+ \|', said), said
     assert 'unknown network' in refused('bench', 'nothing')
-    BENCHMARKS['quick'] = lambda: [('a title', cost_table({'z2-cnn': z2_cnn}, (1, 1, 28, 28)))]
-    try: said = run('bench', 'quick', '--out', tmp_path/'new'/'quick.json').stdout
-    finally: del BENCHMARKS['quick']
+
+
+def test_bench_of_a_chapter_leaves_a_record_with_its_protocol(tmp_path, monkeypatch):
+    quick = Comparison('a title', (1, 1, 28, 28), {'z2-cnn': z2_cnn}, time=False, memory=False)
+    monkeypatch.setitem(BENCHMARKS, 'quick', lambda: [quick])
+    rows = tmp_path/'rows.json'
+    said = run('bench', 'quick', '--out', tmp_path/'new'/'quick.json', '--rows', rows).stdout
     record = json.loads((tmp_path/'new'/'quick.json').read_text())
     assert 'a title' in said and '21,620' in said and record['benchmark'] == 'quick'
     assert record['tables']['a title'][0]['parameters'] == 21_620
-    assert {'versions', 'hardware', 'commit'} <= set(record)
+    assert {'versions', 'hardware', 'commit', 'protocol'} <= set(record)
+    assert record['protocol']['repeats'] > 1 and not rows.exists()
+    assert 'stands alone' in refused('bench', 'quick', 'z2-cnn')
+    assert 'variants must be some of eager' in refused('bench', 'quick', '--variants', 'fast')
+
+
+def test_bench_says_what_it_left_out_and_fails(tmp_path, monkeypatch):
+    small = Comparison('a title', (1, 1, 9, 9), {'z2-cnn': z2_cnn}, yardstick=z2_cnn)
+    monkeypatch.setitem(BENCHMARKS, 'small', lambda: [small])
+    said = refused('bench', 'small', '--out', tmp_path/'small.json')
+    assert 'left out: a title: z2-cnn: ' in said and 'at least 28×28' in said
+    record = json.loads((tmp_path/'small.json').read_text())
+    assert record['tables'] == {} and list(record['left out']) == ['a title: z2-cnn']
 
 
 def test_train_takes_a_file_and_options_and_runs_once(tmp_path):

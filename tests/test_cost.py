@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from eqtutor.cost import (CostRow, as_factor, cost_formula, cost_table, count_macs,
-                          count_parameters, layer_costs, mac_formula, markdown_table, peak_memory,
-                          time_ratio, training_step, with_prefix)
+                          count_parameters, in_fresh_process, interleaved, layer_costs,
+                          mac_formula, markdown_table, peak_memory, time_ratio, training_step,
+                          with_prefix)
 from eqtutor.models.backbones import p4_cnn, z2_cnn
 from eqtutor.nn.convolution import GroupConv2d
 
@@ -172,10 +173,31 @@ def test_memory_of_a_slow_or_failing_step_is_an_error():
         peak_memory(p4_cnn, (1, 1, 9, 9))
 
 
+def test_fresh_process_has_the_threads_of_this_one():
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try: assert in_fresh_process('torch:get_num_threads') == before + 1
+    finally: torch.set_num_threads(before)
+
+
+def test_slow_steps_get_one_round_and_others_all_of_them():
+    calls = []
+    times = interleaved({'slow': lambda: calls.append(1)}, 9, warm_up=3, seconds=-1)
+    assert len(calls) == 2 and len(times['slow']) == 1
+    assert len(interleaved({'fast': lambda: calls.append(1)}, 9, warm_up=3)['fast']) == 9
+    assert len(calls) == 2 + 12
+
+
+def test_step_in_half_precision_is_another_step():
+    torch.manual_seed(0)
+    net, x = p4_cnn(2).eval(), torch.randn(4, 1, 28, 28)
+    full, half = training_step(net, x), training_step(net, x, 'bf16')
+    assert full != half and full == pytest.approx(half, rel=.05)
+
+
 def test_time_without_a_yardstick_is_refused():
-    for asked in (dict(time=True), dict(compiled=True)):
-        with pytest.raises(ValueError, match='give yardstick='):
-            cost_table({'Z2-CNN': z2_cnn}, (2, 1, 28, 28), **asked)
+    with pytest.raises(ValueError, match='give yardstick='):
+        cost_table({'Z2-CNN': z2_cnn}, (2, 1, 28, 28), time=True)
 
 
 def test_table_leaves_out_what_nobody_measured():
@@ -186,6 +208,9 @@ def test_table_leaves_out_what_nobody_measured():
     full = [CostRow('c', 1, 1, 2., 3*2**20, 1.5)]
     assert markdown_table(full).splitlines()[0].endswith('| time | peak memory | memory |')
     assert markdown_table(full).splitlines()[2] == '| c | 1 | 1 | × 2 | 3 MB | × 1.5 |'
+    compiled = markdown_table([*rows, CostRow('d', 1, 1, 2., compile=90.4)]).splitlines()
+    assert compiled[0].endswith('| time | compile |') and compiled[-1].endswith('| × 2 | 90 s |')
+    assert compiled[2].endswith('| – | – |')
 
 
 def test_numbers_are_shown_with_three_digits():
@@ -199,11 +224,3 @@ def test_layer_off_the_grid_pays_for_turning_its_filters_once_a_step():
     one, three = (layer_costs(layer, x.repeat(b, 1, 1, 1, 1))[0].macs for b in (1, 3))
     turning = one - (three - one)//2
     assert turning == 8*layer.weight.numel()*9
-
-
-@pytest.mark.slow
-def test_compiled_network_has_a_row_of_its_own():
-    plain, compiled = cost_table({'small': partial(p4_cnn, 2)}, (2, 1, 28, 28), p4_cnn, time=True,
-                                 repeats=1, compiled=True)
-    assert (plain.name, compiled.name) == ('small', 'small, compiled')
-    assert plain.parameters == compiled.parameters and plain.time > 0 and compiled.time > 0

@@ -2,7 +2,6 @@
 # Plain module: edited by hand, no notebook exports it.
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -13,9 +12,9 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from eqtutor.cost import Shape, cost_table, peak_memory, training_step
 from eqtutor.data import cifar10, digits, get_loader
-from eqtutor.experiments.registry import Tables, benchmark
+from eqtutor.experiments.protocol import Comparison, Networks
+from eqtutor.experiments.registry import benchmark
 from eqtutor.experiments.train import writable_folder
 from eqtutor.files import write_json
 from eqtutor.models.affine import affine_resnet
@@ -90,22 +89,11 @@ def alone(
 def convolution_alone()->nn.Sequential: return alone(partial(nn.Conv2d, padding=1), 64, 64, 3)
 
 
-def compiled_and_warm(
-    make:Callable[[], nn.Module],
-    shape:Shape, # of an input
-)->nn.Module:
-    "The network after its first compiled training step."
-    net = make()
-    net.compile()
-    training_step(net, torch.randn(shape))
-    return net
-
-
-FORMS:dict[str, Callable[[], nn.Module]] = {
+FORMS:Networks = {
     'written down': partial(alone, WrittenDown, 64, 64),
     'linear maps as conv2d': partial(alone, Convolved, 64, 64),
     'layer': partial(alone, AffineSelfConv2d, 64, 64)}
-NETWORKS:dict[str, Callable[[], nn.Module]] = {
+NETWORKS:Networks = {
     'ResNet29+SASA': partial(affine_resnet, 'sasa'),
     'ResNet29+Simple_ASC': partial(affine_resnet, 'simple'),
     'ResNet29+ASC': affine_resnet,
@@ -113,18 +101,12 @@ NETWORKS:dict[str, Callable[[], nn.Module]] = {
 
 
 @benchmark('affine')
-def measure_affine()->Tables:
+def affine_comparisons()->list[Comparison]:
     "The layer, in three forms, over a convolution; and the networks over ResNet29."
-    shape = (16, 64, 32, 32)
-    rows = cost_table(FORMS, shape, convolution_alone, time=True, memory=True, compiled=True)
-    base = peak_memory(convolution_alone, shape)
-    for i, make in enumerate(FORMS.values()):     # every second row is the compiled form
-        peak = peak_memory(partial(compiled_and_warm, make, shape), shape)
-        rows[2*i + 1] = replace(rows[2*i + 1], memory=peak, memory_ratio=peak/base)
-    baseline = partial(affine_resnet, 'conv')
-    networks = cost_table(NETWORKS, (8, 3, 32, 32), baseline, time=True, repeats=5)
     title = 'layer alone, batch 16, 64 channels × 32×32, 8 heads, k = 5, over a 64→64 3×3 conv2d'
-    return [(title, rows), ('training step, batch 8, 3×32×32, over ResNet29', networks)]
+    return [Comparison(title, (16, 64, 32, 32), FORMS, FORMS, convolution_alone),
+            Comparison('training step, batch 8, 3×32×32, over ResNet29', (8, 3, 32, 32), NETWORKS,
+                       yardstick=partial(affine_resnet, 'conv'))]
 
 
 # --- how a layer starts

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from eqtutor.cost import cost_table
-from eqtutor.experiments.registry import Tables, benchmark
+from eqtutor.experiments.protocol import Comparison
+from eqtutor.experiments.registry import benchmark
 from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
 from eqtutor.nn.attention import (ChannelAttention, SpatialAttention, SqueezeExcitation,
                                   StandAloneSelfAttention2d)
@@ -54,10 +54,10 @@ def alone(
                          nn.AdaptiveAvgPool1d(1), nn.Flatten())
 
 @benchmark('frame')
-def measure_frame()->Tables:
+def frame_comparisons()->list[Comparison]:
     "Peak memory of a training step of each layer by itself, over the group convolution's."
-    measure = partial(cost_table, yardstick=partial(alone, 'group convolution'),
-                      yardstick_shape=input_shape('group convolution', 16), memory=True)
-    rows = [measure({name: partial(alone, name)}, input_shape(name, 16))[0] for name in LAYERS]
-    return [('training step of one layer, batch 16, 16 channels × 4 poses × 28×28, k = 5, '
-             'over the group convolution', rows)]
+    title = ('training step of one layer, batch 16, 16 channels × 4 poses × 28×28, k = 5, '
+             'over the group convolution')
+    yardstick = partial(alone, 'group convolution'), input_shape('group convolution', 16)
+    return [Comparison(title, input_shape(name, 16), {name: partial(alone, name)}, {}, *yardstick,
+                       time=False) for name in LAYERS]

@@ -242,7 +242,7 @@ def test_the_scale_of_fp16_is_remembered(with_scaler, small_net, shuffled, valid
     assert scale['scaler.scale'] == (2.**10 + .5) * 2**4 and scale['scaler._growth_tracker'] == 2
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='no CUDA device')
+@pytest.mark.cuda
 def test_half_precision_on_a_gpu(small_net, valid, tmp_path):
     seed_everything(0)
     train = TensorLoader(digits('train'), shuffle=True)
