@@ -174,6 +174,22 @@ def measure_on_gpu(
     return StepCost(memory, step, Seconds(*(t/batch_size for t in scored)))
 
 
+class Counted(NamedTuple):
+    "What is the same on every machine."
+    steps:int
+    macs:int  # of all steps, forward and backward
+
+
+def count_training(
+    settings:Training,
+)->Counted:
+    "Steps and multiplications of a run; nothing is measured."
+    model, images = get_model(settings.network), epoch_images(settings)
+    rows = layer_costs(model.make(), torch.randn(1, *model.input_shape))
+    steps = settings.epochs*-(-images.train // settings.batch_size)
+    return Counted(steps, 3*settings.epochs*images.train*sum(r.macs for r in rows))
+
+
 def estimate_training(
     settings:Training,
 )->Estimate:
@@ -181,11 +197,9 @@ def estimate_training(
     check_data(settings.data)
     model, device, batch = get_model(settings.network), own_device(), settings.batch_size
     net, shape, images = model.make().to(device), model.input_shape, epoch_images(settings)
-    steps = settings.epochs*-(-images.train // batch)
     if device == 'cpu': cost = measure_on_cpu(net, shape, batch)
     else: cost = measure_on_gpu(model.name, net, shape, batch, device)
-    rows = layer_costs(net, torch.randn(1, *shape, device=device))
-    macs = 3*settings.epochs*images.train*sum(r.macs for r in rows)
+    steps, macs = count_training(settings)
     scored = settings.epochs*images.valid + images.test
     wall, cpu = (steps*a + scored*b for a, b in zip(cost.step, cost.evaluation))
     return Estimate(model.name, steps, batch, macs, cost.memory, wall, cpu, device_name(device))

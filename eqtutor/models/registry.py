@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import torch
 from torch import nn
 
 INPUT_SHAPES:dict[str, tuple[int, int, int]] = {   # channels, height and width of the pictures
@@ -91,7 +92,8 @@ def model_rows(
     "A row a network: name, data, paper, exact, ours (counted), difference, rounded, source."
     rows = []
     for model in [get_model(n) for n in (MODELS if names is None else names)]:
-        ours = sum(p.numel() for p in model.make().parameters())
+        with torch.device('meta'): net = model.make()   # shapes only
+        ours = sum(p.numel() for p in net.parameters())
         rows.append(dict(
             name=model.name, data=model.data, paper=model.paper, exact=model.exact, ours=ours,
             difference=ours - model.exact, rounded=rounds_to(ours, model.paper),
