@@ -1,5 +1,5 @@
-// Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at each
-// frame the networks see the turned picture, and every view shows the same scene.
+// Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at
+// each frame the networks see the turned picture, and every view shows the same scene.
 import { readNetwork, rotate, softmax } from './engine.js';
 
 const EXACT = 1e-6; // what is larger at an element of the group is no rounding
@@ -470,7 +470,10 @@ class Card {
       const [a, b] = [100 * from + 50, 100 * to + 50];
       const arrow = draw('g');
       arrow.append(
-        draw('path', { d: `M${a} 1C${a} 14 ${b} 8 ${b} 24`, 'vector-effect': 'non-scaling-stroke' }),
+        draw('path', {
+          d: `M${a} 1C${a} 14 ${b} 8 ${b} 24`,
+          'vector-effect': 'non-scaling-stroke',
+        }),
         draw('path', { class: 'tip', d: `M${b - 5} 21L${b} 30L${b + 5} 21Z` }));
       return arrow;
     }));
@@ -1176,7 +1179,8 @@ function networkOf(graph) {
 }
 
 const tensors = new Map();
-const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~';
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+  + '!#$%&()*+-;,=>?@^_`{|}~';
 
 // Four bytes from five letters; a last group that is shorter stands for fewer bytes.
 function fromBase85(text) {
