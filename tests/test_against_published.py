@@ -71,9 +71,12 @@ def forget():
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    "No test sees the modules of another one's clone."
+    "No test sees the modules of another one's clone, nor test folders of the same names."
+    ours = {name: m for name, m in sys.modules.items() if name.split('.')[0] in TOPS}
+    forget()
     yield
     forget()
+    sys.modules.update(ours)
 
 
 @pytest.fixture

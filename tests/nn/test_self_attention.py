@@ -68,7 +68,7 @@ def test_refuses_a_pixel_outside_the_image():
 
 def test_derived_tables_stay_out_of_the_checkpoint():
     keys = sorted(GroupSelfAttention2d(3, 4, 'p4').state_dict())
-    assert keys[:2] == ['code.mlps.0.0.bias', 'code.mlps.0.0.weight']
+    assert keys[:2] == ['encoder.mlps.0.0.bias', 'encoder.mlps.0.0.weight']
     assert not any('index' in key for key in keys)
 
 def test_print_shows_the_group(): assert 'group=C4' in repr(GroupSelfAttention2d(3, 4, 'p4'))

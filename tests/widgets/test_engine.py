@@ -93,18 +93,23 @@ LARGE = 'GroupSelfAttention2d C8 None', 'LiftingSelfAttention2d C8 None'
 SMALL = [name for name in KNOWN if name not in LARGE]
 
 
-@pytest.mark.parametrize('name', [*SMALL, *OTHERS, *slow(*LARGE)])
-def test_layer_is_the_one_of_torch_for_every_element(engine, name):
-    net, x = make(name), torch.randn(1, 4, 9, 9)
-    turned = engine.turned(network_graph(net, x, 'single'), x)
-    group = get_group(next(m.group for m in net.modules() if hasattr(m, 'group')))
-    assert len(turned) == sum(m.equal(m.round()) for m in group.matrices)
+def check_as_torch(engine, net, x, group, turned):
+    "What the engine makes of each turned input, and what half precision makes of the first."
     for each in turned:
         want = torch_says(net, act(group, each['element'], x))
         assert error(tensor_of(each['value']), want) < TOLERANCE['single']
         assert each['error'] < 1e-6
     half = engine.run(network_graph(net.float(), x), x)[0]
     assert 0 < error(half, torch_says(net, x)) < TOLERANCE['half']
+
+
+@pytest.mark.parametrize('name', [*SMALL, *OTHERS, *slow(*LARGE)])
+def test_layer_is_the_one_of_torch_for_every_element(engine, name):
+    net, x = make(name), torch.randn(1, 4, 9, 9)
+    turned = engine.turned(network_graph(net, x, 'single'), x)
+    group = get_group(next(m.group for m in net.modules() if hasattr(m, 'group')))
+    assert len(turned) == sum(m.equal(m.round()) for m in group.matrices)
+    check_as_torch(engine, net, x, group, turned)
 
 
 # --- layers that do not keep the symmetry, off the grid or on purpose
@@ -206,12 +211,7 @@ def test_network_is_the_one_of_torch_for_every_element(engine, name):
     graph = network_graph(net, x, 'single')
     group, turned = get_group(graph['group']['name']), engine.turned(graph, x)
     assert len(turned) == (len(group) if group.is_grid else 4)
-    for each in turned:
-        want = torch_says(net, act(group, each['element'], x))
-        assert error(tensor_of(each['value']), want) < TOLERANCE['single']
-        assert each['error'] < 1e-6
-    half = engine.run(network_graph(net.float(), x), x)[0]
-    assert 0 < error(half, torch_says(net, x)) < TOLERANCE['half']
+    check_as_torch(engine, net, x, group, turned)
 
 
 def test_what_the_network_makes_of_a_picture_depends_on_it(engine):
