@@ -333,7 +333,7 @@ def turn_a_digit(
     note = (f'Both were trained on the same {about["train"]:,} upright digits. Of all '
             f'test digits on their side, the p4 network reads {right["p4-CNN"]:.0%}, '
             f'the plain network {right["Z2-CNN"]:.0%}; these five are among those that '
-            'the p4 network reads at every angle.')
+            'the p4 network reads at every fifth degree.')
     if broken: note += ' The broken one is the p4 network, with one layer changed.'
     return TurnThePicture(
         nets, pictures, layer='layers.relu2', turn=turn, mean=about['mean'],
