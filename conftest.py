@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.run_notebook import TooLong, run_apart
+from tests.forked import TooLong
+from tests.run_notebook import run_apart
 
 os.environ.setdefault('MPLBACKEND', 'agg')
 # tests side by side share the cores: each takes its part
@@ -68,14 +69,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for flag, why in config.missing_flags.items():
             if item.get_closest_marker(flag): item.add_marker(pytest.mark.skip(reason=why))
-        # the tests of a file share their fixtures, so one worker runs them all
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: group_of(item) != 'browser')   # the longest group begins first
-
-
-def group_of(item):
-    "Browsers run one after the other; every other file by itself."
-    return 'browser' if item.path.parent.name == 'widgets' else str(item.path.relative_to(ROOT))
+    # files are given to the workers in this order: those with a browser take longest
+    items.sort(key=lambda item: item.path.parent.name != 'widgets')
 
 
 def pytest_collect_file(file_path, parent):

@@ -9,33 +9,52 @@ with the whole batch; unsynchronised batch norm in training mode has not; and th
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forked import script, start, wait
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent/'scripts'
 
 
-def launch(folder, script, *args, processes=2, fail=False):
-    "Run a script alone or in two processes; its output."
-    command = [sys.executable]
-    if processes > 1:
-        command += ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', processes]
+def launch(folder, script, *args):
+    "Run a script as a user does: started by hand, it may start its processes itself."
     around = dict(OMP_NUM_THREADS='1', CUDA_VISIBLE_DEVICES='', PYTHONPATH=str(ROOT))
-    environ = {**os.environ, **around}
-    for name in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE'): environ.pop(name, None)
     done = subprocess.run(
-        [str(c) for c in [*command, script, *args]], env=environ, cwd=folder, text=True,
-        timeout=240, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert (done.returncode != 0) == fail, done.stdout[-4000:]
+        [str(word) for word in [sys.executable, *script, *args]], env=os.environ | around,
+        cwd=folder, text=True, timeout=240, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert not done.returncode, done.stdout[-4000:]
     return done.stdout
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return str(s.getsockname()[1])
+
+
+def run_script(folder, name, *args, processes=2, fail=False):
+    "Run one of `scripts`, alone or in two processes that have the variables of a launcher."
+    words, begun = tuple(map(str, args)), []
+    around = dict(MASTER_ADDR='127.0.0.1', MASTER_PORT=free_port(), WORLD_SIZE='2')
+    for rank in range(processes):
+        environ = around | dict(RANK=str(rank), LOCAL_RANK=str(rank)) if processes == 2 else {}
+        output = folder/f'output-{rank}.txt'
+        process = start(script, SCRIPTS/name, words, output=output, environ=environ)
+        begun.append((process, output))
+    passed = [wait(process, output, 240) for process, output in begun]
+    said = [output.read_text(errors='replace') for _, output in begun]
+    assert passed == [not fail]*processes, said
+    return ''.join(said)
+
+
 def train(out, epochs, mode, dropout, *harm, **kwargs):
-    return launch(out, SCRIPTS/'run.py', out, epochs, mode, dropout, *harm, **kwargs)
+    return run_script(out, 'run.py', out, epochs, mode, dropout, *harm, **kwargs)
 
 
 def load(folder, name):
@@ -49,7 +68,7 @@ def distance(a, b):
 @pytest.fixture(scope='module')
 def gradients(tmp_path_factory):
     folder = tmp_path_factory.mktemp('gradients')
-    for processes in (1, 2): launch(folder, SCRIPTS/'gradients.py', folder, processes=processes)
+    for processes in (1, 2): run_script(folder, 'gradients.py', folder, processes=processes)
     return [load(folder, name) for name in ('single', '0', '1')]
 
 
@@ -141,19 +160,20 @@ def test_nan_in_one_process_stops_all_and_names_the_batch(tmp_path):
 
 
 def test_notebook_launcher(tmp_path):
-    launch(tmp_path, SCRIPTS/'notebook.py', tmp_path/'run', '29517', processes=1)
+    launch(tmp_path, [SCRIPTS/'notebook.py'], tmp_path/'run', free_port())
     header = json.loads((tmp_path/'run'/'log.jsonl').read_text().splitlines()[0])
     assert header['hardware']['processes'] == 2
 
 
 def test_the_command_in_two_processes(tmp_path):
     "`eqtutor train` under a launcher: one result, written and announced once."
-    script = tmp_path/'script.py'
-    script.write_text('from eqtutor.cli import app\napp()\n')
+    command = tmp_path/'script.py'
+    command.write_text('from eqtutor.cli import app\napp()\n')
     options = {'--network': 'p4-cnn', '--data': 'digits', '--epochs': 1, '--images': 128,
                '--test-images': 60, '--batch-size': 64, '--out': 'results', '--runs': 'runs'}
     words = [word for option in options.items() for word in option]
-    said = launch(tmp_path, script, 'train', *words)
+    launcher = '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2', command
+    said = launch(tmp_path, launcher, 'train', *words)
     assert said.count('test accuracy') == 1, said
     result = load(tmp_path/'results'/'p4-cnn-digits-128', '0')
     assert result['hardware']['processes'] == 2 and len(result['history']) == 1
