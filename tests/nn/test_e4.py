@@ -1,11 +1,17 @@
 "What a user may do to an E4 layer and to what writes its kernels, and what they answer."
 import copy
 import pickle
+from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+from eqtutor.actions import act
+from eqtutor.cost import count_macs, count_parameters, layer_costs
 from eqtutor.equivariance import equivariance_error, perturb_
+from eqtutor.kernels.windows import shifted
+from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.nn.e4 import E4Conv2d, KernelGenerator
 
 NORMS = 'instance', 'batch', 'layer', 'none', 'published'
@@ -16,6 +22,68 @@ def layer_and_input(group='p4', **kw):
     torch.manual_seed(0)
     layer = perturb_(E4Conv2d(4, 6, 3, group, **kw).double()).eval()
     return layer, torch.randn(2, 4, len(layer.group), 6, 7).double()
+
+
+def all_poses(pose_map, f, group):
+    "A pose map, 1×1, of f `(c, |H|, h, w)` by its definition, Σ_a W_a f(x, ha)."
+    if not isinstance(pose_map, GroupConv2d): return pose_map(f[None])[0]
+    W = pose_map.weight[..., 0, 0]
+    def at(h): return torch.einsum('oca,caij->oij', W, f[:, group.mul[h]])
+    return torch.stack([at(h) for h in group.elements], 1)
+
+
+def by_the_loop(layer, f):
+    "The layer, with everything that can be switched on, for f `(c, |H|, h, w)` as a slow loop."
+    generate, k, group = layer.generate, layer.kernel_size, layer.group
+    values = all_poses(layer.encode, f, group)
+    hidden = generate.norm(all_poses(generate.squeeze, f, group)[None])[0].relu()
+    out, reach = torch.zeros_like(values), layer.dilation*(k//2)
+    around = F.pad(values, [reach]*4)
+    bias = 0 if generate.bias is None else generate.bias
+    for h, i, j in product(group.elements, *map(range, f.shape[2:])):
+        kernel = (generate.weight @ hidden[:, h, i, j] + bias).T.unflatten(1, (k, k))
+        kernel = act(group, h, kernel[None])[0]
+        kernel = kernel.repeat_interleave(layer.out_channels//layer.slices, 0)
+        window = around[:, h, i:i + 2*reach + 1, j:j + 2*reach + 1]
+        window = window[:, ::layer.dilation, ::layer.dilation]
+        out[:, h, i, j] = (kernel*window).sum((1, 2))
+    return out if layer.bias is None else out + layer.bias[:, None, None, None]
+
+
+@pytest.mark.parametrize('group', ['mirror', 'p4', 'p4m'])
+@pytest.mark.parametrize('options', [
+    *(dict(norm=norm, bias=True, dilation=2) for norm in ('instance', 'batch', 'layer', 'none')),
+    *(dict(concat=concat) for concat in ('kernel', 'value', 'none'))], ids=str)
+@torch.no_grad()
+def test_layer_is_the_loop(group, options):
+    layer, x = layer_and_input(group, slices=3, reduction=2, **options)
+    x = x[:1, ..., :4, :5]
+    torch.testing.assert_close(layer(x)[0], by_the_loop(layer, x[0]))
+
+
+def with_neighbours_written_out(layer, f):
+    "The layer with its k² neighbours side by side and a batched product, which torch counts."
+    values = layer.encode(f).unflatten(1, (layer.slices, -1))
+    values = torch.stack(shifted(values, layer.kernel_size, layer.dilation), 2)
+    y = torch.einsum('bsvghw,bsvdghw->bsdghw', layer.kernels(f), values).flatten(1, 2)
+    return y if layer.bias is None else y + layer.bias[:, None, None, None]
+
+
+@pytest.mark.parametrize('group', ['mirror', 'p4', 'p4m'])
+@pytest.mark.parametrize('concat', ['both', 'kernel', 'value', 'none'])
+def test_its_cost_is_what_torch_counts(group, concat):
+    layer, x = layer_and_input(group, slices=2, reduction=2, concat=concat, bias=True)
+    cost, = layer_costs(layer, x)
+    torch.testing.assert_close(with_neighbours_written_out(layer, x), layer(x))
+    assert cost.parameters == count_parameters(layer)
+    assert cost.macs == count_macs(layer, x, twins={E4Conv2d: with_neighbours_written_out})
+
+
+@pytest.mark.parametrize('group', ['mirror', 'C2', 'D2'])
+def test_oblong_images(group):
+    layer, x = layer_and_input(group)
+    for size in ((5, 8), (6, 3)):
+        assert max(equivariance_error(layer, x[..., :size[0], :size[1]], group)) < 1e-12
 
 
 @pytest.mark.parametrize('norm', NORMS)

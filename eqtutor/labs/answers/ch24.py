@@ -1,32 +1,116 @@
-"""24 E⁴: a softmax over the window, and which poses a symmetric picture relates."""
+"""24 E4: kernels that hide a missing turn, the layer as a loop, and poses that belong together."""
 # Plain module: edited by hand, no notebook exports it.
+import torch
+
 from ..exercise import Exercise, Mistake
-from .draws import normal
+from .draws import dice, normal, relabelled
+
+# of the shape asked for, symmetric under quarter turns, not constant over the window; then what a
+# wrong one is symmetric under instead
+FACTS = """(lambda W, same: (lambda quarter: [
+    tuple(W.shape) == tuple(case[0].shape), quarter, bool(W.std((0, 1)).min() > 1e-3),
+    not quarter and same(W, torch.rot90(W, 2, (0, 1))), not quarter and same(W, W.flip(0)),
+    not quarter and same(W, W[:, :, :1, :1].expand(W.shape))])(
+        same(W, torch.rot90(W, 1, (0, 1)))))(
+    fn(*case), lambda a, b: bool((a - b).abs().max() < 1e-9*a.abs().max()))"""
 
 
-def windows(seed): return [(3*normal(2, 3, 9, 4, 5, 6, seed=seed + i),) for i in range(3)]
+def kernel_writers(seed):
+    return [(normal(k, k, 2, 3, seed=seed + i),) for i, k in enumerate((3, 5, 4))]
 
-def soft_window(k): return k.softmax(2)
+def unnoticed(W2): return sum(torch.rot90(W2, i, (0, 1)) for i in range(4))
 
-def over_slices(k): return k.softmax(1)
+def left_alone(W2): return W2
 
-def over_poses(k): return k.softmax(3)
+def constant(W2): return W2.mean((0, 1), keepdim=True).expand(W2.shape)
 
-def gate_for_softmax(k): return k.sigmoid()
+def half_turn(W2): return W2 + torch.rot90(W2, 2, (0, 1))
+
+def mirrored(W2): return W2 + W2.flip(0)
+
+def over_the_channels(W2): return W2.mean((2, 3), keepdim=True).expand(W2.shape)
+
+
+# K and V as matrices of the flattened patch
+ON_MATRICES = ('fn(case[0], lambda p: (case[1] @ p.flatten()), lambda p: (case[2] @ p.flatten()), '
+               '*case[3:])')
+
+
+def features_on_groups(seed):
+    def case(i, name):
+        group = relabelled(name, seed + i)
+        places = torch.randperm(len(group), generator=dice(seed + i))
+        # 3 sources, patches of 2 places with 2 channels, 4 channels out
+        return (normal(len(group), 2, seed=seed + i), normal(3, 4, 4, seed=seed + i + 9),
+                normal(4, 4, seed=seed + i + 19), group, places[:3].tolist(),
+                places[-2:].tolist())
+    return [case(i, name) for i, name in enumerate(('D4', 'C4', 'D3'))]
+
+def gathered(f, K, V, group, N1, N2, source, place, reads=None):
+    "Eq. 12 with the sources and the places of a patch by functions of (g, n)."
+    def patch(g): return torch.stack([f[place(g, n)] for n in N2])
+    def at(g):
+        factors = K(patch(g))
+        values = [V(patch(source(g, n) if reads is None else reads(g))) for n in N1]
+        return sum(factor*value for factor, value in zip(factors, values))
+    return torch.stack([at(g) for g in group.elements])
+
+def sum_over_patches(f, K, V, group, N1, N2):
+    def times(g, n): return group.mul[g, n]
+    return gathered(f, K, V, group, N1, N2, times, times)
+
+def patch_from_the_left(f, K, V, group, N1, N2):
+    return gathered(f, K, V, group, N1, N2, lambda g, n: group.mul[g, n],
+                    lambda g, n: group.mul[n, g])
+
+def source_from_the_left(f, K, V, group, N1, N2):
+    return gathered(f, K, V, group, N1, N2, lambda g, n: group.mul[n, g],
+                    lambda g, n: group.mul[g, n])
+
+def both_from_the_left(f, K, V, group, N1, N2):
+    def times(g, n): return group.mul[n, g]
+    return gathered(f, K, V, group, N1, N2, times, times)
+
+def same_sources_for_all(f, K, V, group, N1, N2):
+    return gathered(f, K, V, group, N1, N2, lambda g, n: n, lambda g, n: group.mul[g, n])
+
+def value_at_the_target(f, K, V, group, N1, N2):
+    def times(g, n): return group.mul[g, n]
+    return gathered(f, K, V, group, N1, N2, times, times, reads=lambda g: g)
+
+def kernel_at_the_source(f, K, V, group, N1, N2):
+    def patch(g): return torch.stack([f[group.mul[g, n]] for n in N2])
+    def at(g):
+        sources = [group.mul[g, n] for n in N1]
+        return sum(K(patch(q))[i]*V(patch(q)) for i, q in enumerate(sources))
+    return torch.stack([at(g) for g in group.elements])
 
 
 EXERCISES = [
-    Exercise('24.1', 'proof', 3),
-    Exercise('24.2', 'proof', 3),
-    Exercise('24.3', 'code', 2, soft_window, windows, mistakes=[
-        Mistake(over_slices,
-                'Your weights sum to one over the slices; the offsets stand on axis 2.'),
-        Mistake(over_poses,
-                'Your weights sum to one over the poses; the offsets stand on axis 2.'),
-        Mistake(gate_for_softmax,
-                'A sigmoid makes weights positive, but they do not sum to one.'),
+    Exercise('24.1', 'code', 2, unnoticed, kernel_writers, FACTS, [
+        Mistake(left_alone, 'These kernels change when they are turned by 90°, and the test sees '
+                'it.'),
+        Mistake(constant, 'A kernel that is constant over the window is a mean, not a kernel: it '
+                'must vary from offset to offset.'),
+        Mistake(half_turn, 'Yours stay the same under a half turn. p4 has quarter turns too: four '
+                'copies are needed.'),
+        Mistake(mirrored, 'Yours are symmetric under a mirror; p4 turns.'),
+        Mistake(over_the_channels, 'You have averaged over channels; what must be symmetric is the '
+                'window, axes 0 and 1.'),
     ]),
-    Exercise('24.4', 'predict', 2, name='related', right=[[0, 2], [1, 3]],
+    Exercise('24.2', 'code', 4, sum_over_patches, features_on_groups, ON_MATRICES, [
+        Mistake(both_from_the_left,
+                'Sources and patches stand on the right of g: group.mul[g, n], not '
+                'group.mul[n, g].'),
+        Mistake(patch_from_the_left,
+                'The patch is read at g·n, in the order of N2; you read it at n·g.'),
+        Mistake(source_from_the_left, 'The sources of g are g·n; you take n·g.'),
+        Mistake(same_sources_for_all,
+                'You take the sources n themselves, the same for each target; they are g·n.'),
+        Mistake(value_at_the_target, 'V reads the patch at the *source* g·n; K reads the target.'),
+        Mistake(kernel_at_the_source, 'K reads the patch at the *target* g, once for all sources.'),
+    ]),
+    Exercise('24.3', 'predict', 2, name='related', right=[[0, 2], [1, 3]],
              call='sorted(map(sorted, fn(*case)))', mistakes=[
         Mistake([[0, 1], [2, 3]],
                 'A half turn says nothing about pose 0 and pose 1, which differ by a quarter '
@@ -35,4 +119,6 @@ EXERCISES = [
         Mistake([[0, 1, 2, 3]],
                 'The picture is symmetric under the half turn only: not all four are related.'),
     ]),
+    Exercise('24.4', 'proof', 3),
+    Exercise('24.5', 'proof', 3),
 ]
