@@ -3,20 +3,20 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from tests.forked import TooLong, script, start, wait
+
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.data import ImageSet, TensorLoader, digits
 from eqtutor.nn.layers import GroupBatchNorm2d, GroupPool
 from eqtutor.training import fit, load_weights, read_checkpoint, seed_everything
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent/'scripts'/'killed.py'
 EPOCHS = 3
 FILES = ['checkpoint.safetensors', 'log.jsonl']
@@ -42,10 +42,11 @@ def train(out, resume=False, epochs=EPOCHS, make=net, data=None, **kwargs):
 
 
 def meet(moment, number, out):
-    "A run in a process of its own that meets its fate at the `number`-th time."
-    around = dict(OMP_NUM_THREADS='1', CUDA_VISIBLE_DEVICES='', PYTHONPATH=str(ROOT))
-    return subprocess.run([sys.executable, SCRIPT, moment, str(number), str(out)], text=True,
-                          timeout=240, capture_output=True, env={**os.environ, **around})
+    "A run in a process that meets its fate at the `number`-th time: exit code, what it said."
+    output = out.parent/'output.txt'
+    process = start(script, SCRIPT, (moment, str(number), str(out)), output=output)
+    with suppress(TooLong): wait(process, output, 240)
+    return process.exitcode, output.read_text(errors='replace')
 
 
 @pytest.fixture(scope='module')
@@ -95,8 +96,8 @@ MOMENTS = [
 @pytest.mark.parametrize('moment, number, epochs', MOMENTS, ids=str)
 def test_killed(tmp_path, straight, moment, number, epochs):
     out = tmp_path/'run'
-    done = meet(moment, number, out)
-    assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+    code, said = meet(moment, number, out)
+    assert code == -signal.SIGKILL, said[-3000:]
     assert saved(out) == epochs
     check_resumes(out, straight)
 
@@ -104,9 +105,9 @@ def test_killed(tmp_path, straight, moment, number, epochs):
 @posix
 def test_ctrl_c_says_what_is_safe(tmp_path, straight):
     out = tmp_path/'run'
-    done = meet('interrupt', 10, out)
-    assert done.returncode != 0
-    assert 'Stopped in epoch 3. The state after epoch 2 is safe' in done.stderr, done.stderr[-3000:]
+    code, said = meet('interrupt', 10, out)
+    assert code != 0
+    assert 'Stopped in epoch 3. The state after epoch 2 is safe' in said, said[-3000:]
     check_resumes(out, straight)
 
 
@@ -114,9 +115,9 @@ def test_ctrl_c_says_what_is_safe(tmp_path, straight):
 def test_disk_full(tmp_path, straight):
     "A file may not grow beyond 3,000 bytes from the checkpoint of epoch 2 on."
     out = tmp_path/'run'
-    done = meet('full', 3, out)
-    assert done.returncode == 1, done.stderr[-3000:]
-    error = done.stderr.strip().splitlines()[-1]
+    code, said = meet('full', 3, out)
+    assert code == 1, said[-3000:]
+    error = said.strip().splitlines()[-1]
     assert error.startswith('RuntimeError: The run cannot be written to')
     assert 'Free some space' in error and 'File too large' in error
     assert saved(out) == 1 and not list(out.glob('*.part'))
