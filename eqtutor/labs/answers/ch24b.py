@@ -1,4 +1,4 @@
-"""24b E4 networks: the layer's cost beside a group convolution's, and what a list costs."""
+"""24b E4 networks: the layer's cost beside a group convolution's, and a larger window's."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 
@@ -31,9 +31,10 @@ EXERCISES = [
                 'At one place *and pose* the convolution has C²nk² products: n once; the other n '
                 'is the number of poses, and cancels.'),
     ]),
-    Exercise('24b.2', 'predict', 2, name='without_lists', right=9_478, mistakes=[
-        Mistake(14_086, 'That is with one list.'),
-        Mistake(18_694, 'That is with both lists.'),
-        Mistake(4_608, 'That is what one list costs; take it off once more.'),
+    Exercise('24b.2', 'predict', 2, name='with_window_nine', right=30_118, mistakes=[
+        Mistake(28_486, 'You add the same number from 7 to 9 as from 5 to 7. What grows with k is '
+                'k², and 81 − 49 is more than 49 − 25.'),
+        Mistake(29_734, 'Nearly: W₂ has a bias for each offset and slice as well.'),
+        Mistake(38_998, 'You have scaled the whole count by 81/49; only W₂ depends on k.'),
     ]),
 ]
