@@ -28,8 +28,7 @@ class QueryKeyValue(nn.Module):
         in_channels:int,
         out_channels:int, # a multiple of `heads`
         heads:int,
-        # of the queries: 'root' 1/√d, 'head' 1/d, 'channels' 1/out_channels
-        scale:str,
+        scale:str,        # 'root' 1/√d, 'head' 1/d or 'channels' 1/out_channels
         bias:bool,
     ):
         super().__init__()
@@ -183,8 +182,7 @@ class SelfAttention2d(Attention2d):
         window:int|None=None,     # odd; None: every pixel attends to all
         heads:int=1,
         encoding:str='relative',  # 'none', 'absolute' or 'relative'
-        # height and width: of the images for 'absolute', of the largest for 'relative'
-        # without window
+        # of the images if 'absolute', of the largest if 'relative' without window
         size:tuple[int, int]|None=None,
         boundary:str='mask',      # beyond the image: 'mask', or 'zero' keys and values
         scale:str='root',         # of the scores: 'root' 1/√d, 'head' 1/d, 'channels'
@@ -213,8 +211,7 @@ class SelfAttention2d(Attention2d):
     def extra_repr(self)->str:
         text = (f'{self.in_channels}, {self.out_channels}, window={self.window}, '
                 f'heads={self.heads}, encoding={self.encoding!r}')
-        if self.window is None: return text
-        return f'{text}, boundary={self.boundary!r}'
+        return text if self.window is None else f'{text}, boundary={self.boundary!r}'
 
 # %% ../../nbs/3_papers/20_attention.ipynb #0000005b
 class RowsAndColumns(nn.Module):
@@ -249,9 +246,7 @@ class StandAloneSelfAttention2d(Attention2d):
         out_channels:int,      # a multiple of 2·heads
         kernel_size:int,       # odd
         heads:int=8,
-        # beyond the image: 'mask', no neighbours; 'zero', key and value 0, but with
-        # their encoding
-        boundary:str='mask',
+        boundary:str='mask',   # beyond the image: 'mask', or 'zero' keys and values
         scale:str='head',      # of the scores: 'root', 'head' or 'channels'
         bias:bool=True,        # of the query, key and value maps
         out_bias:bool=False,   # of the output map
@@ -327,8 +322,8 @@ class SqueezeExcitation(FeatureGate):
         self.excite = nn.Linear(hidden, channels)
 
     def scores(self, f:Tensor)->Tensor:
-        means = f.mean((2, 3, 4))
-        return self.excite(F.relu(self.squeeze(means)))[..., None, None, None]
+        scores = self.excite(F.relu(self.squeeze(f.mean((2, 3, 4)))))
+        return scores[..., None, None, None]
 
 # %% ../../nbs/3_papers/20_attention.ipynb #0000007e
 class ChannelAttention(FeatureGate):
@@ -346,8 +341,7 @@ class ChannelAttention(FeatureGate):
         self.excite = GroupConv2d(hidden, channels, 1, group, bias=bias)
 
     def scores(self, f:Tensor)->Tensor:
-        mean = f.mean((-2, -1), keepdim=True)
-        top = f.amax((-2, -1), keepdim=True)
+        mean, top = f.mean((-2, -1), keepdim=True), f.amax((-2, -1), keepdim=True)
         both = self.excite(F.relu(self.squeeze(torch.cat([mean, top]))))   # one batch
         return both.unflatten(0, (2, -1)).sum(0)
 

@@ -1,4 +1,4 @@
-"""20 Attention: a loop with relative encodings, a constant image, a test for the port, BAM."""
+"""20 Attention: a loop with relative encodings, a constant image, a test for the port."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -91,9 +91,6 @@ def notices(attend, Q, K, V): return changes(attend, Q, K, V, Q.flip(1), K.flip(
 
 def turns_queries_only(attend, Q, K, V): return changes(attend, Q, K, V, Q.flip(1), K, V)
 
-def turns_values_too(attend, Q, K, V):
-    return changes(attend, Q, K, V, Q.flip(1), K.flip(1), V.flip(1))
-
 def shuffles_tokens(attend, Q, K, V):
     return changes(attend, Q, K, V, Q, K.flip(0), V.flip(0))
 
@@ -101,22 +98,6 @@ def other_way_round(attend, Q, K, V): return not notices(attend, Q, K, V)
 
 def computes_attention(attend, Q, K, V):
     return not torch.allclose(attend(Q, K, V), (Q @ K.T).softmax(1) @ V)
-
-
-def features_and_scores(seed):
-    return [(normal(2, 3, n, 4, 5, seed=seed), 2*normal(2, 3, n, 1, 1, seed=seed + 1),
-             2*normal(2, 1, n, 4, 5, seed=seed + 2)) for n in (1, 4, 8)]
-
-def bam(f, channel, spatial): return f*(1 + torch.sigmoid(channel + spatial))
-
-def gates_added(f, channel, spatial):
-    return f*(1 + torch.sigmoid(channel) + torch.sigmoid(spatial))
-
-def gates_multiplied(f, channel, spatial): return f*torch.sigmoid(channel)*torch.sigmoid(spatial)
-
-def input_lost(f, channel, spatial): return f*torch.sigmoid(channel + spatial)
-
-def no_sigmoid(f, channel, spatial): return f*(1 + channel + spatial)
 
 
 EXERCISES = [
@@ -157,12 +138,9 @@ EXERCISES = [
         Mistake([False]*4, 'Without zeros outside, a mean of equal values is that value.'),
         Mistake([True]*4, 'With "zero" a pixel at the border averages zeros, too.'),
     ]),
-    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, [
+    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, mistakes=[
         Mistake(turns_queries_only,
-                'You change the queries alone. That changes their dot products with the keys, so '
-                'attention notices it, too: change Q and K alike.'),
-        Mistake(turns_values_too,
-                'You change V as well, and then every output changes. Leave V as it is.'),
+                'Attention notices your change, too. Change Q and K alike, and leave V as it is.'),
         Mistake(shuffles_tokens,
                 'You shuffle the tokens, which neither of the two notices. Change the channels.'),
         Mistake(other_way_round,
@@ -170,13 +148,5 @@ EXERCISES = [
         Mistake(computes_attention,
                 'You compute attention yourself, with one factor before the scores. The function '
                 'you are handed may have another.'),
-    ]),
-    Exercise('20.5', 'code', 2, bam, features_and_scores, mistakes=[
-        Mistake(gates_added,
-                'You add the gates; BAM adds the *scores*, and takes one sigmoid of the sum.'),
-        Mistake(gates_multiplied,
-                'You multiply the gates one after the other: that is CBAM.'),
-        Mistake(input_lost, 'The input is not kept: the factor is 1 + σ, between 1 and 2.'),
-        Mistake(no_sigmoid, 'The sigmoid is missing: the scores are not yet factors.'),
     ]),
 ]
