@@ -68,6 +68,7 @@ class WindowEncoding(nn.Module):
         "How many of them a query of an image `h`×`w` is compared with."
         return self.table.shape[-1]
 
+# %% ../../nbs/3_papers/20_attention.ipynb #00000102
 class ImageEncoding(nn.Module):
     "Scores q·ρ_Δ in an image: `(b, heads, h·w, h, w)`, the source before the target."
     def __init__(self,
@@ -87,8 +88,7 @@ class ImageEncoding(nn.Module):
                              'give a larger size, or a window')
         known = self.table[..., top - h:top + h - 1, left - w:left + w - 1].flatten(2)
         r, c = torch.arange(h, device=q.device), torch.arange(w, device=q.device)
-        # source minus target, from 0
-        down, right = r[:, None] - r + h - 1, c[:, None] - c + w - 1
+        down, right = r[:, None] - r + h - 1, c[:, None] - c + w - 1  # source − target
         entry = down[:, None, :, None]*(2*w - 1) + right[:, None]
         entry = entry.flatten(2).flatten(0, 1).expand(*q.shape[:2], -1, -1)
         return (known.mT @ q.flatten(-2)).gather(2, entry).unflatten(-1, (h, w))
@@ -192,13 +192,12 @@ class SelfAttention2d(Attention2d):
         super().__init__(
             in_channels, out_channels, window, heads, boundary, scale, bias, out_bias)
         self.encoding = one_of(encoding, 'none', 'absolute', 'relative')
-        width = self.maps.width
         if encoding == 'absolute':
             self.absolute = nn.Parameter(torch.randn(in_channels, *self._checked(size)))
         if encoding == 'relative' and window:
-            self.relative = WindowEncoding(heads, width, window)
+            self.relative = WindowEncoding(heads, self.maps.width, window)
         elif encoding == 'relative':
-            self.relative = ImageEncoding(heads, width, self._checked(size))
+            self.relative = ImageEncoding(heads, self.maps.width, self._checked(size))
 
     def _checked(self, size:tuple[int, int]|None)->tuple[int, int]:
         if not isinstance(size, (tuple, list)) or len(size) != 2:
