@@ -1,14 +1,21 @@
-"What attention layers and gates withstand: other sizes, few bits, compilers, devices, bad input."
+"What attention layers and gates compute, in every variant, and what they withstand."
 from functools import partial
 from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from eqtutor.equivariance import perturb_
-from eqtutor.nn.attention import (ChannelAttention, SelfAttention2d, SpatialAttention,
+from eqtutor.actions import act
+from eqtutor.cost import count_macs, count_parameters, layer_costs
+from eqtutor.equivariance import assert_equivariant, perturb_, symmetries
+from eqtutor.groups import get_group
+from eqtutor.kernels.windows import shifted, window_sum
+from eqtutor.models.backbones import resnet29
+from eqtutor.nn.attention import (Attention2d, ChannelAttention, SelfAttention2d, SpatialAttention,
                                   SqueezeExcitation, StandAloneSelfAttention2d, sasa_operator)
+from eqtutor.nn.convolution import GroupConv2d
 
 
 def kinds():
@@ -29,24 +36,207 @@ def layer_and_input(request):
     torch.manual_seed(0)
     return KINDS[request.param]().double(), torch.randn(2, 6, 5, 6).double()
 
-def global_attention(layer, x):
-    "Relative encodings, target by target."
-    q, k, v = layer.maps(x)
-    (top, left), y = layer.relative.size, torch.zeros_like(v)
-    places = list(product(range(x.shape[-2]), range(x.shape[-1])))
-    for i, j in places:
-        rho = [layer.relative.table[..., r - i + top - 1, c - j + left - 1] for r, c in places]
-        keys = [k[..., r, c] + e for (r, c), e in zip(places, rho)]
-        s = torch.stack([(q[..., i, j]*key).sum(-1) for key in keys])
-        values = torch.stack([v[..., r, c] for r, c in places])
-        y[..., i, j] = (s.softmax(0)[..., None]*values).sum(0)
+def close(a, b, atol=1e-10): torch.testing.assert_close(a, b, rtol=0, atol=atol)
+
+def random(*shape): return torch.randn(shape, dtype=torch.float64)
+
+
+# --- the same as a loop over targets and their sources
+
+def rho(layer, down, right):
+    "The encoding of an offset, `(heads, d)`, or 0."
+    encoding, k = layer.relative, layer.window
+    if encoding is None: return 0.
+    if hasattr(encoding, 'rows'):
+        row, column = encoding.rows[..., down + k//2], encoding.columns[..., right + k//2]
+        return torch.cat([row, column], 1)
+    if k: return encoding.table[..., (down + k//2)*k + right + k//2]
+    top, left = encoding.size
+    return encoding.table[..., down + top - 1, right + left - 1]
+
+def sources(layer, i, j, h, w):
+    "Of the target (i, j): places, and whether they exist."
+    if layer.window is None: return [(r, c, True) for r, c in product(range(h), range(w))]
+    m = layer.window//2
+    near = product(range(i - m, i + m + 1), range(j - m, j + m + 1))
+    places = [(r, c, 0 <= r < h and 0 <= c < w) for r, c in near]
+    return [place for place in places if place[2] or layer.boundary == 'zero']
+
+def in_a_loop(layer, x, scale='root'):
+    (h, w), heads, d = x.shape[-2:], layer.heads, layer.out_channels//layer.heads
+    at = x if layer.absolute is None else x + layer.absolute
+    mapped = layer.maps.query(at), layer.maps.key(at), layer.maps.value(x)
+    q, k, v = (t.unflatten(1, (heads, d)) for t in mapped)
+    y, factor = torch.zeros_like(v), dict(root=d**-.5, head=1/d, channels=1/(heads*d))[scale]
+    for i, j in product(range(h), range(w)):
+        scores, values = [], []
+        for r, c, exists in sources(layer, i, j, h, w):
+            key = (k[..., r, c] if exists else 0) + rho(layer, r - i, c - j)
+            scores.append((q[..., i, j]*key).sum(-1))
+            values.append(v[..., r, c] if exists else torch.zeros_like(v[..., 0, 0]))
+        weights = (factor*torch.stack(scores)).softmax(0)
+        y[..., i, j] = (weights[..., None]*torch.stack(values)).sum(0)
     return layer.out(y.flatten(1, 2))
+
+def mixed(layer, weights, values):
+    "What `forward` does with its attention."
+    if layer.window: return window_sum(weights, values, layer.window)
+    return torch.einsum('bnsij,bncs->bncij', weights, values.flatten(-2))
+
+def test_attention_is_the_loop(layer_and_input):
+    layer, x = layer_and_input
+    y, weights, values = layer(x), layer.attention(x), layer.maps(x, layer.absolute)[2]
+    close(y, in_a_loop(layer, x))
+    close(layer(x[:, :, None]), y[:, :, None], atol=0)     # the trivial group's axis
+    close(weights.sum(2), torch.ones(2, 2, 5, 6, dtype=torch.float64))
+    close(layer.out(mixed(layer, weights, values).flatten(1, 2)), y)
+
+@pytest.mark.parametrize('k, heads, boundary, scale', [
+    (1, 4, 'mask', 'head'), (3, 4, 'zero', 'root'), (5, 1, 'mask', 'channels'),
+    (5, 4, 'zero', 'head'), (5, 2, 'mask', 'head')])
+def test_sasa_is_the_loop(k, heads, boundary, scale):
+    torch.manual_seed(0)
+    sasa = StandAloneSelfAttention2d(6, 8, k, heads, boundary, scale).double()
+    x = random(2, 6, 4, 5)
+    close(sasa(x), in_a_loop(sasa, x, scale))
+    if k > 1: assert symmetries(sasa, random(2, 6, 6, 6), 'p4m') == (0,)
+
+def test_only_what_is_learnt_is_saved():
+    names = [f'maps.{m}.{p}' for m in ('query', 'key', 'value') for p in ('weight', 'bias')]
+    state = SelfAttention2d(6, 8, 3, 2).state_dict()
+    assert set(state) == {*names, 'out.weight', 'out.bias', 'relative.table'}
+    state = StandAloneSelfAttention2d(6, 8, 3, 2).state_dict()
+    assert set(state) == {*names, 'out.weight', 'relative.rows', 'relative.columns'}
+
+def test_sasa_in_a_convolution_s_place():
+    layer = sasa_operator(16, 16, 3, 'Z2', padding='same', bias=False)
+    assert layer.window == 5 and sasa_operator(16, 16, 3, window=None).window == 3
+    assert count_parameters(StandAloneSelfAttention2d(64, 64, 5)) == 4*64**2 + 3*64 + 5*64
 
 def test_a_layer_for_large_images_serves_smaller_ones():
     torch.manual_seed(0)
     large = SelfAttention2d(6, 8, None, 2, size=(7, 9)).double()
     x = torch.randn(1, 6, 5, 6).double()
-    torch.testing.assert_close(large(x), global_attention(large, x), rtol=0, atol=1e-10)
+    torch.testing.assert_close(large(x), in_a_loop(large, x), rtol=0, atol=1e-10)
+
+
+# --- the proof that absolute encodings break every permutation that moves them
+
+def test_first_order_of_small_queries():
+    "Proposition 20.4: D of a function that is λu at j and 0 elsewhere, by formula and by small ε."
+    torch.manual_seed(1)
+    (Wq, Wk, Wv), rho, u = random(3, 3, 3), random(6, 3), random(3)
+    factor, epsilon = 5., 1e-9
+    def D(i, j):
+        f = torch.zeros(6, 3, dtype=torch.float64)
+        f[j] = factor*u
+        scores = (f + rho) @ Wk.T @ (epsilon*Wq @ (f[i] + rho[i]))
+        by_epsilon = 6/epsilon*(scores.softmax(0) @ f - f.mean(0)) @ Wv.T
+        key = Wk @ (factor*5/6*u + rho[j] - rho.mean(0))
+        close(by_epsilon, factor*(Wq @ rho[i] @ key)*(Wv @ u), atol=1e-3)
+        return by_epsilon
+    assert (D(0, 1) - D(4, 2)).abs().max() > 1
+
+
+# --- what a layer multiplies
+
+def twin(layer, x):
+    "The same map from matrix products, its neighbours listed by `F.unfold`: countable."
+    q, k, v = layer.maps(x[:, :, 0] if x.ndim == 5 else x, layer.absolute)
+    if layer.window is None:
+        pairs = (k.flatten(-2).mT @ q.flatten(-2)).unflatten(-1, q.shape[-2:])
+        y = v.flatten(-2) @ layer.weights(q, pairs).flatten(-2)
+    else:
+        planes = [F.unfold(t.flatten(1, 2), layer.window, padding=layer.window//2) for t in (k, v)]
+        keys, values = (t.view(*k.shape[:3], -1, *k.shape[-2:]) for t in planes)
+        weights = layer.weights(q, torch.einsum('bncij,bncdij->bndij', q, keys))
+        y = torch.einsum('bndij,bncdij->bncij', weights, values)
+    y = layer.out(y.reshape(len(v), -1, *v.shape[-2:]))
+    return y[:, :, None] if x.ndim == 5 else y
+
+TWINS = {Attention2d: twin}
+
+def assert_counted(layer, x):
+    y = layer(x)
+    close(twin(layer, x), y)
+    assert layer.macs(x.shape, y.shape) == count_macs(layer, x, twins=TWINS) > 0
+
+def test_multiplications_are_counted(layer_and_input):
+    layer, x = layer_and_input
+    if layer.window == 1: return      # einsum does not call that a matrix product
+    assert_counted(layer, x)
+    assert_counted(layer, x[:, :, None])
+
+def test_multiplications_of_sasa_and_its_network():
+    for k in (3, 5):
+        assert_counted(StandAloneSelfAttention2d(6, 8, k, 4).double(), random(2, 6, 5, 6))
+    assert_counted(SelfAttention2d(6, 8, None, 2, size=(7, 9)).double(), random(2, 6, 5, 6))
+    net, image = resnet29('Z2', (16, 32, 64), operator=sasa_operator), torch.randn(1, 3, 32, 32)
+    rows = layer_costs(net, image)
+    assert sum(row.macs for row in rows) == count_macs(net, image, twins=TWINS)
+    assert sum(row.parameters for row in rows) == count_parameters(net)
+
+
+# --- gates
+
+def features(group, size=(6, 7), b=2): return random(b, 8, len(get_group(group)), *size)
+
+GROUPS = 'Z2', 'p4', 'p4m', 'mirror', 'C2'
+
+@pytest.mark.parametrize('name, group', [*product(GATES, GROUPS)])
+def test_gates_are_equivariant(name, group):
+    torch.manual_seed(0)
+    for f in features(group), features(group, (5, 5), 1), features(group, (8, 6), 1):
+        gate = GATES[name](8, group).double()
+        for net in (gate, perturb_(gate)):
+            assert_equivariant(net, f, group)
+            factors = net.attention(f)
+            assert factors.min() > 0 and factors.max() < 1
+        rows = layer_costs(gate, f)
+        assert sum(row.macs for row in rows) == count_macs(gate, f) > 0
+        if group == 'Z2': close(gate(f)[:, :, 0], gate(f[:, :, 0]), atol=0)   # a plain image
+
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'mirror', 'p4m'])
+def test_spatial_attention_is_a_loop_over_poses(group):
+    gate, f, H = SpatialAttention(8, group, 5).double(), features(group), get_group(group)
+    summary = torch.stack([f.mean(1), f.amax(1)], 1)
+    def turned(h, q): return act(H, h, gate.look.weight[:, :, H.relative[h, q]])
+    def at(h):        # 𝓛_h W[h⁻¹q]
+        return sum(F.conv2d(summary[:, :, q], turned(h, q), padding=2) for q in H.elements)
+    maps = torch.cat([at(h) for h in H.elements], 1).sigmoid()
+    close(gate(f), f*maps[:, None])
+
+def attentive_convolution(alpha, f, psi, group):
+    "P1, Eq. 14, with α(g, g̃) = alpha(g̃): sums over channels c, poses q and offsets Δ."
+    y, k = torch.zeros(len(f), len(psi), *f.shape[2:], dtype=torch.float64), psi.shape[-1]
+    for h, q in product(group.elements, repeat=2):
+        kernel = act(group, h, psi[:, :, group.relative[h, q]]).flatten(2)   # (𝓛_g ψ)(g̃)
+        views = zip(shifted(alpha[:, :, q], k), shifted(f[:, :, q], k))
+        for i, (a, view) in enumerate(views):
+            y[:, :, h] += torch.einsum('bchw,bchw,oc->bohw', a, view, kernel[..., i])
+    return y
+
+@pytest.mark.parametrize('name, group', [*product(GATES, ('Z2', 'p4', 'p4m'))])
+def test_a_gate_and_a_convolution_are_attentive_convolution(name, group):
+    torch.manual_seed(0)
+    gate, f = perturb_(GATES[name](8, group).double()), features(group, (5, 6))
+    conv = GroupConv2d(8, 3, 3, group, padding='same', bias=False).double()
+    y = attentive_convolution(gate.attention(f).expand_as(f), f, conv.weight, conv.group)
+    close(y, conv(gate(f)))
+    if group != 'Z2': assert (conv(gate(f)) - conv(f)).abs().max() > .05   # the factors count
+
+def test_global_attention_is_attentive_convolution():
+    "With one factor for all channels, and the kernel W_v everywhere."
+    layer = SelfAttention2d(6, 8, None, 1, 'none', bias=False, out_bias=False).double()
+    x = random(2, 6, 4, 5)
+    alpha, psi = layer.attention(x)[:, 0], layer.maps.value.weight[:, :, 0, 0]
+    close(layer(x), layer.out(torch.einsum('bshw,bcs,oc->bohw', alpha, x.flatten(2), psi)))
+
+def test_a_network_with_group_gates_is_equivariant():
+    gate = partial(SqueezeExcitation, reduction=4)
+    net = perturb_(resnet29('p4', (8, 16, 32), gate=gate).double()).eval()
+    assert_equivariant(net, random(1, 3, 16, 16), 'p4')
+    assert count_parameters(SqueezeExcitation(8, 'p4m')) == count_parameters(SqueezeExcitation(8))
 
 
 # --- few bits

@@ -1,84 +1,152 @@
-"""20 Attention: what a constant image becomes, BAM's gate, and an operator without a frame."""
+"""20 Attention: a loop with relative encodings, a constant image, a test for the port."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
-import torch.nn.functional as F
 
 from ..exercise import Exercise, Mistake
 from .draws import normal
 
-BORDERS = 'mask, no encoding', 'mask, relative', 'zero, no encoding', 'zero, relative'
-# the student's `on_torus`, on a convolution that pads with zeros
-ON_A_CONVOLUTION = ('fn(lambda x: F.conv2d(x, case[1], padding=case[1].shape[-1]//2), '
-                    'case[1].shape[-1]//2)(case[0])')
+
+def rows_of_tokens(seed):
+    "f, Wq, Wk, Wv, table, reach: short and long rows, reaches that end within and beyond them."
+    def case(n, reach, seed):
+        maps = (normal(3, 3, seed=seed + i) for i in range(1, 4))
+        return normal(n, 3, seed=seed), *maps, normal(2*reach + 1, 3, seed=seed + 4), reach
+    return [case(7, 1, seed), case(6, 2, seed + 10), case(3, 4, seed + 20)]
+
+def attention_in_a_row(f, Wq, Wk, Wv, table, reach, near=None, offset=None, encoded=None):
+    "What differs in the mistakes: the sources, the offset of i and j, and what is encoded."
+    n = len(f)
+    near = near or (lambda i: range(max(0, i - reach), min(n, i + reach + 1)))
+    offset = offset or (lambda i, j: j - i)
+    def key_and_value(i, j):
+        rho = table[offset(i, j) + reach]
+        if encoded == 'value too': return Wk @ (f[j] + rho), Wv @ (f[j] + rho)
+        if encoded == 'after W_k': return Wk @ f[j] + rho, Wv @ f[j]
+        return Wk @ (f[j] + rho), Wv @ f[j]
+    def at(i):
+        keys, values = zip(*(key_and_value(i, j) for j in near(i)))
+        return (torch.stack(keys) @ (Wq @ f[i])).softmax(0) @ torch.stack(values)
+    return torch.stack([at(i) for i in range(n)])
+
+def row_attention(f, Wq, Wk, Wv, table, reach):
+    return attention_in_a_row(f, Wq, Wk, Wv, table, reach)
+
+def offset_turned_round(*case): return attention_in_a_row(*case, offset=lambda i, j: i - j)
+
+def values_encoded(*case): return attention_in_a_row(*case, encoded='value too')
+
+def encoded_keys(*case): return attention_in_a_row(*case, encoded='after W_k')
+
+def without_encoding(f, Wq, Wk, Wv, table, reach):
+    return attention_in_a_row(f, Wq, Wk, Wv, 0*table, reach)
+
+def query_encoded(f, Wq, Wk, Wv, table, reach):
+    "The encoding of offset 0 added to what asks."
+    def at(i):
+        near = slice(max(0, i - reach), i + reach + 1)
+        there = f[near] + table[reach + near.start - i:][:len(f[near])]
+        return (there @ Wk.T @ (Wq @ (f[i] + table[reach]))).softmax(0) @ (f[near] @ Wv.T)
+    return torch.stack([at(i) for i in range(len(f))])
+
+def around_the_end(f, Wq, Wk, Wv, table, reach):
+    "Python's f[-1] is the last token."
+    n = len(f)
+    def at(i):
+        places = [(i + d, d) for d in range(-reach, reach + 1) if i + d < n]
+        keys = torch.stack([Wk @ (f[j % n] + table[d + reach]) for j, d in places])
+        return (keys @ (Wq @ f[i])).softmax(0) @ torch.stack([Wv @ f[j % n] for j, _ in places])
+    return torch.stack([at(i) for i in range(n)])
+
+def padded_with_zeros(f, Wq, Wk, Wv, table, reach):
+    zeros = f.new_zeros(reach, f.shape[1])
+    wide = torch.cat([zeros, f, zeros])
+    def at(i):
+        window = wide[i:i + 2*reach + 1]
+        return ((window + table) @ Wk.T @ (Wq @ f[i])).softmax(0) @ (window @ Wv.T)
+    return torch.stack([at(i) for i in range(len(f))])
+
+def one_too_few(f, Wq, Wk, Wv, table, reach):
+    def near(i): return range(max(0, i - reach), min(len(f), max(i + reach, 1)))
+    return attention_in_a_row(f, Wq, Wk, Wv, table, reach, near=near)
+
+def scaled(f, Wq, Wk, Wv, table, reach):
+    return attention_in_a_row(f, Wq/len(Wq)**.5, Wk, Wv, table, reach)
 
 
-def at_borders(*constant): return dict(zip(BORDERS, constant))
+def queries_keys_values(seed):
+    return [tuple(normal(n, d, seed=seed + 3*n + i) for i in range(3)) for n, d in ((5, 4), (7, 3))]
 
+# attention with three factors, and the port with two
+ATTEND = '''[bool(fn(attend, *case)) for attend in (
+    lambda Q, K, V: (Q @ K.T).softmax(1) @ V,
+    lambda Q, K, V: (Q[:, None]*K).softmax(1).mul(V).sum(1),
+    lambda Q, K, V: (Q @ K.T/Q.shape[1]**.5).softmax(1) @ V,
+    lambda Q, K, V: (Q @ K.T/Q.shape[1]).softmax(1) @ V,
+    lambda Q, K, V: (Q[:, None]*K/2).softmax(1).mul(V).sum(1))]'''
 
-def features_and_scores(seed):
-    return [(normal(2, 3, n, 4, 5, seed=seed), 2*normal(2, 3, n, 1, 1, seed=seed + 1),
-             2*normal(2, 1, n, 4, 5, seed=seed + 2)) for n in (1, 4, 8)]
+def changes(attend, Q, K, V, new_Q, new_K, new_V):
+    return not torch.allclose(attend(Q, K, V), attend(new_Q, new_K, new_V))
 
-def bam(f, channel, spatial): return f*(1 + torch.sigmoid(channel + spatial))
+def notices(attend, Q, K, V): return changes(attend, Q, K, V, Q.flip(1), K.flip(1), V)
 
-def gates_added(f, channel, spatial):
-    return f*(1 + torch.sigmoid(channel) + torch.sigmoid(spatial))
+def turns_queries_only(attend, Q, K, V): return changes(attend, Q, K, V, Q.flip(1), K, V)
 
-def gates_multiplied(f, channel, spatial): return f*torch.sigmoid(channel)*torch.sigmoid(spatial)
+def shuffles_tokens(attend, Q, K, V):
+    return changes(attend, Q, K, V, Q, K.flip(0), V.flip(0))
 
-def input_lost(f, channel, spatial): return f*torch.sigmoid(channel + spatial)
+def other_way_round(attend, Q, K, V): return not notices(attend, Q, K, V)
 
-
-def images_and_filters(seed):
-    x = normal(1, 2, 7, 8, seed=seed)
-    return [(x, normal(3, 2, k, k, seed=seed + k)) for k in (3, 5)]
-
-def padded_and_cropped(f, pad, crop, mode='circular'):
-    "f on the image with `pad` pixels more on each side, and `crop` of them off its output."
-    def on_padded(x):
-        h, w = x.shape[-2] + 2*pad - crop, x.shape[-1] + 2*pad - crop
-        return f(F.pad(x, (pad,)*4, mode=mode))[..., crop:h, crop:w]
-    return on_padded
-
-def on_torus(f, margin): return padded_and_cropped(f, margin, margin)
-
-def padded_with_zeros(f, margin): return padded_and_cropped(f, margin, margin, 'constant')
-
-def reflected(f, margin): return padded_and_cropped(f, margin, margin, 'reflect')
-
-def not_cropped(f, margin): return padded_and_cropped(f, margin, 0)
-
-def margin_too_small(f, margin): return padded_and_cropped(f, margin - 1, margin - 1)
+def computes_attention(attend, Q, K, V):
+    return not torch.allclose(attend(Q, K, V), (Q @ K.T).softmax(1) @ V)
 
 
 EXERCISES = [
-    Exercise('20.1', 'proof', 3),
-    Exercise('20.2', 'predict', 2, name='constant_output',
-             right=at_borders(True, True, False, False), mistakes=[
-        Mistake(at_borders(True, False, False, False),
+    Exercise('20.1', 'code', 3, row_attention, rows_of_tokens, mistakes=[
+        Mistake(offset_turned_round,
+                'Your offsets are turned round: Δ is where the *source* stands as seen from the '
+                'target, j − i.'),
+        Mistake(values_encoded,
+                'You encode the values too. The encoding decides who is heard, not what is said.'),
+        Mistake(encoded_keys,
+                'You add the encoding after W_k. In Equation 20.2 it is added to f(j), before.'),
+        Mistake(without_encoding, 'The encoding is missing.'),
+        Mistake(query_encoded,
+                'You encode the query as well. With a relative encoding ρ(i) = 0.'),
+        Mistake(around_the_end,
+                'Some of your sources have negative places, and Python takes f[-1] for the last '
+                'token. A row ends at 0.'),
+        Mistake(padded_with_zeros,
+                'Beyond the ends of the row you have zeros that take part in the softmax. There '
+                'are no tokens there.'),
+        Mistake(one_too_few,
+                'The rightmost source is missing: `range` leaves out its end, so write '
+                'i + reach + 1.'),
+        Mistake(scaled, 'You divide the scores by √d. Equation 20.2 has no such factor: it is '
+                        'part of W_q.'),
+    ]),
+    Exercise('20.2', 'proof', 3),
+    Exercise('20.3', 'predict', 2, name='constant_output', right=[True, True, False, False],
+             call='list(fn(*case))', mistakes=[
+        Mistake([True, False, False, False],
                 'With the mask all weights go to pixels of the same value, and weights sum to one: '
                 'the output is that value, whatever the encoding says.'),
-        Mistake(at_borders(True, True, True, False),
+        Mistake([True, True, True, False],
                 'Zeros outside take part of the attention with them: near the border less of it is '
                 'left for the image.'),
-        Mistake(at_borders(True, True, False, True),
+        Mistake([True, True, False, True],
                 'An encoding does not give back what has gone to the zeros outside.'),
+        Mistake([False]*4, 'Without zeros outside, a mean of equal values is that value.'),
+        Mistake([True]*4, 'With "zero" a pixel at the border averages zeros, too.'),
     ]),
-    Exercise('20.3', 'code', 3, bam, features_and_scores, mistakes=[
-        Mistake(gates_added,
-                'You add the gates; BAM adds the *scores*, and takes one sigmoid of the sum.'),
-        Mistake(gates_multiplied,
-                'You multiply the gates one after the other: that is CBAM.'),
-        Mistake(input_lost, 'The input is not kept: the factor is 1 + σ, between 1 and 2.'),
-    ]),
-    Exercise('20.4', 'code', 3, on_torus, images_and_filters, ON_A_CONVOLUTION, [
-        Mistake(padded_with_zeros, 'You pad with zeros: the frame is still there.'),
-        Mistake(reflected,
-                'You reflect the image at its border. On a torus the opposite side comes next: '
-                'mode="circular".'),
-        Mistake(not_cropped, 'You do not crop: the output has the size of the padded image.'),
-        Mistake(margin_too_small,
-                'Off by one: the window reaches `margin` pixels to each side, so pad by '
-                '`margin`.'),
+    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, mistakes=[
+        Mistake(turns_queries_only,
+                'Attention notices your change, too. Change Q and K alike, and leave V as it is.'),
+        Mistake(shuffles_tokens,
+                'You shuffle the tokens, which neither of the two notices. Change the channels.'),
+        Mistake(other_way_round,
+                'The other way round: True where the change is *noticed*, that is, for the port.'),
+        Mistake(computes_attention,
+                'You compute attention yourself, with one factor before the scores. The function '
+                'you are handed may have another.'),
     ]),
 ]
