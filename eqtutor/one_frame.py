@@ -137,12 +137,12 @@ def sasa_pair(
     layer:StandAloneSelfAttention2d,
 )->Pair: # of feature maps on Z2
     "SASA's H̃: before `normalise` by head, and the output map."
-    maps, encoding = layer.maps, layer.relative
+    maps, encoding, size = layer.maps, layer.relative, layer.relative.rows.shape[-1]
     def by_head(linear:nn.Module, z:Tensor)->Tensor:
         return linear(z[..., None, None])[..., 0, 0].unflatten(1, (maps.heads, -1))
     def pair(n:Affine, x:Tensor, y:Tensor|None)->Tensor|int:
         if y is None and layer.boundary == 'mask': return 0
-        (i, j), q = entry(n, layer.window), by_head(maps.query, x)*maps.scale
+        (i, j), q = entry(n, size), by_head(maps.query, x)*maps.scale
         k = v = torch.zeros_like(q)
         if y is not None: k, v = by_head(maps.key, y), by_head(maps.value, y)
         rho = torch.cat([encoding.rows[..., i], encoding.columns[..., j]], 1)
@@ -175,19 +175,21 @@ def gsa_pair(
     layer:GroupSelfAttention2d,
 )->Pair: # of patches of all poses
     "H̃ of group self-attention: before `normalise` by (a, head), and the sum over a."
-    H, d, r = layer.group, layer.head_channels, layer.window//2
+    H, d, k, encoder = layer.group, layer.head_channels, layer.window, layer.encoder
+    if k is None or encoder is None:
+        raise ValueError('expected a layer with a window and with positional encodings')
     # encodings as the own pose sees them
-    P, E = layer.encoder((r, r))[:, 0], layer.encoder.poses()
+    P, E = encoder((k//2, k//2))[:, 0], encoder.poses()
     def by_head(linear:nn.Module, u:Tensor)->Tensor:
         return linear(u).unflatten(-1, (-1, d))
     def pair(n:Affine, x:Tensor, y:Tensor|None)->Tensor|int:
         if y is None: return 0
-        (i, j), b = entry(n, layer.window), n[1]
+        (i, j), b = entry(n, k), n[1]
         own = y.unflatten(1, (-1, len(H)))[..., 0]
         q = by_head(layer.query, x.unflatten(1, (-1, len(H))).mT)   # (b, a, heads, d)
-        k, v = (by_head(m, own)[:, None] for m in (layer.key, layer.value))
-        rho = P[i*layer.window + j] + E[H.relative[:, b]][:, None]  # P(v) + E[a⁻¹b]
-        s = (q*(k + rho)).sum(-1)*layer.in_channels**-.5
+        key, v = (by_head(m, own)[:, None] for m in (layer.key, layer.value))
+        rho = P[i*k + j] + E[H.relative[:, b]][:, None]  # P(v) + E[a⁻¹b]
+        s = (q*(key + rho)).sum(-1)*layer.in_channels**-.5
         return weighted(s.exp().flatten(1), v.expand(-1, len(H), -1, -1).flatten(1, 2))
     return pair
 
@@ -217,7 +219,7 @@ class Dependence:
         if not self.others: return 'one sum'
         return 'a quotient' if self.quotient else 'another local map'
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #0000020d
+# %% ../nbs/3_papers/25_one_frame.ipynb #00000227
 Place = tuple[int, int]
 Read = Callable[..., Tensor]
 
@@ -249,7 +251,7 @@ def dependence(
     other_scores = bool((two - (one @ two)*one).abs().max() > 1e3*tol)
     return Dependence(linear, far, others, True, other_scores, True)
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #0000020e
+# %% ../nbs/3_papers/25_one_frame.ipynb #00000228
 def _reader(layer:Callable[[Tensor], Tensor], f:Tensor)->Read:
     "The output at the middle pixel, when pixels are moved by step 1 or 2, or none (0)."
     row, column = f.shape[-2]//2, f.shape[-1]//2

@@ -40,8 +40,8 @@ def over_the_whole_group(f, pair, group, N):
     return sum_over_pairs(f, pair, group, group.elements)
 
 
-RIGHT = {'max': 'another local map', 'mean times pixel': 'one sum', 'by position': 'one sum',
-         'by source': 'a quotient'}
+RIGHT = {'mean times pixel': 'one sum', 'by position': 'one sum',
+         'harmonic mean': 'a quotient', 'geometric mean': 'another local map'}
 
 def with_forms(**changed): return RIGHT | {k.replace('_', ' '): v for k, v in changed.items()}
 
@@ -85,15 +85,17 @@ EXERCISES = [
         Mistake(with_forms(by_position='a quotient'),
                 'by position: the denominator Σ exp⟨q(x), ρₙ⟩ contains no source. It is a function '
                 'of x, and may be drawn into each term.'),
-        Mistake(with_forms(by_source='one sum'),
-                'by source: the denominator contains all sources, so the effect of one depends on '
-                'the others.'),
-        Mistake(with_forms(max='one sum'),
-                'max: raise two sources that are both larger than the rest. The maximum does not '
-                'see them one by one, as a sum over pairs would.'),
-        Mistake(with_forms(max='a quotient'),
-                'max: a quotient of sums is smooth where its terms are; the maximum has a kink '
-                'that depends on two sources at once.'),
+        Mistake(with_forms(harmonic_mean='another local map'),
+                'harmonic mean: the numerator is a constant, and the denominator is Σ 1/y, a sum '
+                'over the sources.'),
+        Mistake(with_forms(harmonic_mean='one sum'),
+                'harmonic mean: the denominator contains all sources, so the effect of one depends '
+                'on the others.'),
+        Mistake(with_forms(geometric_mean='one sum'),
+                'geometric mean: its logarithm is a sum. It itself multiplies the sources.'),
+        Mistake(with_forms(geometric_mean='a quotient'),
+                'geometric mean: for two sources there is a trick, uv = (u + v)/(1/u + 1/v). With '
+                'three the trick ends: no sum over the sources, times uvw, is a sum.'),
         Mistake(with_forms(mean_times_pixel='another local map'),
                 'mean times pixel is Σ f(g)f(gn)/9: each term knows the pixel and *one* '
                 'neighbour.'),
