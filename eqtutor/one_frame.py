@@ -219,7 +219,7 @@ class Dependence:
         if not self.others: return 'one sum'
         return 'a quotient' if self.quotient else 'another local map'
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #00000227
+# %% ../nbs/3_papers/25_one_frame.ipynb #0000020e
 Place = tuple[int, int]
 Read = Callable[..., Tensor]
 
@@ -251,7 +251,7 @@ def dependence(
     other_scores = bool((two - (one @ two)*one).abs().max() > 1e3*tol)
     return Dependence(linear, far, others, True, other_scores, True)
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #00000228
+# %% ../nbs/3_papers/25_one_frame.ipynb #0000020f
 def _reader(layer:Callable[[Tensor], Tensor], f:Tensor)->Read:
     "The output at the middle pixel, when pixels are moved by step 1 or 2, or none (0)."
     row, column = f.shape[-2]//2, f.shape[-1]//2
