@@ -175,7 +175,8 @@ def gsa_pair(
     layer:GroupSelfAttention2d,
 )->Pair: # of patches of all poses
     "H̃ of group self-attention: before `normalise` by (a, head), and the sum over a."
-    H, d, k, encoder = layer.group, layer.head_channels, layer.window, layer.encoder
+    H, d = layer.group, layer.head_channels
+    k, encoder = layer.window, layer.encoder
     if k is None or encoder is None:
         raise ValueError('expected a layer with a window and with positional encodings')
     # encodings as the own pose sees them
@@ -219,7 +220,7 @@ class Dependence:
         if not self.others: return 'one sum'
         return 'a quotient' if self.quotient else 'another local map'
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #0000020e
+# %% ../nbs/3_papers/25_one_frame.ipynb #00000227
 Place = tuple[int, int]
 Read = Callable[..., Tensor]
 
@@ -251,7 +252,7 @@ def dependence(
     other_scores = bool((two - (one @ two)*one).abs().max() > 1e3*tol)
     return Dependence(linear, far, others, True, other_scores, True)
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #0000020f
+# %% ../nbs/3_papers/25_one_frame.ipynb #00000228
 def _reader(layer:Callable[[Tensor], Tensor], f:Tensor)->Read:
     "The output at the middle pixel, when pixels are moved by step 1 or 2, or none (0)."
     row, column = f.shape[-2]//2, f.shape[-1]//2
