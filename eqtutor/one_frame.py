@@ -30,8 +30,7 @@ def aggregate(
     # the border; 0 for nothing
     pair:Pair,
     group:Group|str,                # one that keeps the pixel grid
-    # the elements n = ((right, up), q), q a pose
-    neighbourhood:Iterable[Affine],
+    neighbourhood:Iterable[Affine], # elements n = ((right, up), q), q a pose
 )->Tensor:                          # feature map on G, `(b, out, |H|, h, w)`
     "f′(g) = Σ_n H̃_n(f(g), f(gn)), as slow as it reads (P4, Eq. 9)."
     group, elements = _check_frame(f, group, neighbourhood)
