@@ -183,6 +183,14 @@ def test_what_is_no_quotient_is_not_called_one(layers, heads):
     found = dependence(torch.nn.Sequential(*[layer]*layers), double(1, 4, 1, 7, 7))
     assert (found.on, found.form) == ('not said', 'another local map')
 
+def test_a_piece_of_a_picture_sees_the_same_where_windows_lie_inside():
+    f, N = double(1, 2, 4, 5, 6), square(3, 'p4')
+    W = {n: double(2, 3) for n in N}
+    def pair(n, x, y): return x[:, :1] if y is None else torch.tanh((x*y) @ W[n])
+    whole, piece = (aggregate(x, pair, 'p4', N) for x in (f, f[..., 1:, 2:]))
+    close(whole[..., 2:-1, 3:-1], piece[..., 1:-1, 1:-1])
+    assert (whole[..., 1:, 2:] - piece)[..., 0, :].abs().max() > .1
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
 def test_the_loop_runs_where_its_input_lies():
     f = on_p4().cuda()
