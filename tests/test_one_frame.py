@@ -1,9 +1,18 @@
-"What the frame answers to input that it cannot take, and what passes through it unchanged."
+"What the frame answers to input that it cannot take, and the layers that are in it."
+from itertools import combinations
+
 import pytest
 import torch
 
+from eqtutor.equivariance import perturb_
 from eqtutor.experiments.one_frame import LAYERS, alone, input_shape
-from eqtutor.one_frame import aggregate, dependence, normalise, square
+from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
+from eqtutor.nn.attention import (ChannelAttention, SpatialAttention, SqueezeExcitation,
+                                  StandAloneSelfAttention2d)
+from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.nn.self_attention import LiftingSelfAttention2d
+from eqtutor.one_frame import (affine_pair, aggregate, dependence, entry, normalise, patches,
+                               poses, sasa_pair, square, weighted)
 
 E = [((0, 0), 0)]   # the neutral element alone
 
@@ -55,3 +64,134 @@ def test_layers_that_are_measured_give_scores(name):
     assert y.ndim == 2 and y.shape[0] == 2 and y.shape[1] in (16, 64)
     y.sum().backward()
     assert all(p.grad is not None for p in net.parameters())
+
+
+# --- layers and borders that the chapter leaves to these tests
+
+def close(slow, fast): torch.testing.assert_close(slow, fast, rtol=1e-10, atol=1e-10)
+
+def double(*shape): return torch.randn(shape, dtype=torch.float64)
+
+def in_all_poses(image, n): return image[:, :, None].expand(-1, -1, n, -1, -1)
+
+def test_a_square_goes_row_by_row_and_keeps_to_its_poses():
+    assert square(3)[0] == ((-1, 1), 0)
+    assert [entry(n, 3) for n in square(3)] == [(i, j) for i in range(3) for j in range(3)]
+    assert len(set(square(5, 'p4m'))) == 25*8
+
+def test_normalised_sums_are_a_softmax():
+    scores, values = double(2, 3, 7), double(2, 3, 4, 7)   # parts before sources
+    sums = sum(weighted(scores[..., s].exp(), values[..., s]) for s in range(7))
+    right = (scores.softmax(-1)[:, :, None]*values).sum(-1).flatten(1)
+    close(normalise(sums[..., None, None, None], 3)[..., 0, 0, 0], right)
+
+@pytest.fixture
+def sasa():
+    torch.manual_seed(0)
+    return perturb_(StandAloneSelfAttention2d(3, 8, 3, heads=2), 1.).double()
+
+def slow_sasa(layer, f):
+    y = normalise(aggregate(f, sasa_pair(layer), 'Z2', square(3)), layer.heads)
+    return layer.out(y[:, :, 0])[:, :, None]
+
+def test_three_borders_of_attention_differ_at_the_rim_alone(sasa):
+    "Masked; keys and values zero; continued with zero features."
+    f, borders = double(1, 3, 1, 5, 6), []
+    for boundary in ('mask', 'zero'):
+        sasa.boundary = boundary
+        borders.append(slow_sasa(sasa, f))
+        close(borders[-1], sasa(f))
+    sasa.boundary = 'mask'
+    borders.append(slow_sasa(sasa, torch.nn.functional.pad(f, (1,)*4))[..., 1:-1, 1:-1])
+    for a, b in combinations(borders, 2):
+        apart = (a - b).abs().amax((0, 1, 2))
+        assert apart[1:-1, 1:-1].max() < 1e-12 and apart[0].min() > 1e-6
+
+def test_the_loop_overflows_where_the_layer_does_not(sasa):
+    f = 4000*double(1, 3, 1, 3, 3)
+    assert slow_sasa(sasa, f).isnan().any() and sasa(f).isfinite().all()
+
+@pytest.mark.parametrize('boundary', ['mask', 'zero'])
+@pytest.mark.parametrize('cls', [GroupSimpleAffineSelfConv2d, GroupAffineSelfConv2d])
+@pytest.mark.parametrize('group', ['Z2', 'mirror', 'p4'])
+def test_affine_self_convolution_is_in_the_frame(cls, boundary, group):
+    torch.manual_seed(0)
+    layer = perturb_(cls(3, 4, 3, group, heads=2, boundary=boundary)).double()
+    f = double(2, 3, len(layer.group), 2, 3)/2
+    sums = aggregate(patches(f, group, poses(group)), affine_pair(layer), group, square(3))
+    close(layer.out(normalise(sums, 2)), layer(f))
+
+@pytest.mark.parametrize('group', ['p4', 'p4m'])
+def test_lifting_convolution_is_in_the_frame(group):
+    layer = perturb_(LiftingConv2d(3, 2, 3, group, padding='same', bias=False)).double()
+    def pair(n, x, y):
+        if y is None: return 0
+        i, j = entry(n, 3)
+        return y @ layer.weight[:, :, i, j].T
+    image = double(2, 3, 2, 3)
+    f = in_all_poses(image, len(layer.group))
+    close(aggregate(f, pair, group, square(3)), layer(image))
+
+@pytest.mark.parametrize('group', ['p4', 'p4m'])
+def test_lifting_self_attention_is_in_the_frame(group):
+    layer = LiftingSelfAttention2d(3, 4, group, 3, heads=2, head_channels=3)
+    layer, image = perturb_(layer).double(), double(1, 3, 2, 3)
+    P = layer.encoder((1, 1))[:, 0]
+    def pair(n, x, y):
+        if y is None: return 0
+        q, k, v = (m(u).unflatten(-1, (2, 3)) for m, u in
+                   ((layer.query, x), (layer.key, y), (layer.value, y)))
+        i, j = entry(n, 3)
+        return weighted(((q*(k + P[3*i + j])).sum(-1)*3**-.5).exp(), v)
+    y = aggregate(in_all_poses(image, len(layer.group)), pair, group, square(3))
+    close(layer.out(normalise(y, 2).movedim(1, -1)).movedim(-1, 1), layer(image))
+
+@pytest.mark.parametrize('make', [lambda g: SqueezeExcitation(4, g, 2),
+                                  lambda g: ChannelAttention(4, g, 2),
+                                  lambda g: SpatialAttention(4, g, 3)])
+def test_gates_are_aggregations_of_the_feature_and_its_factor(make):
+    layer, f = perturb_(make('p4')).double(), double(2, 4, 4, 3, 3)
+    both = torch.cat([f, layer.attention(f).expand_as(f)], 1)
+    close(aggregate(both, lambda n, x, y: x[:, :4]*x[:, 4:], 'p4', E), layer(f))
+
+def test_squeeze_excitation_is_two_sums_over_all_of_the_picture():
+    torch.manual_seed(0)
+    layer, f = perturb_(SqueezeExcitation(4, 'p4', 2)).double(), double(1, 4, 4, 2, 3)
+    everywhere = [((x, y), q) for q in range(4) for x in range(-2, 3) for y in range(-2, 3)]
+    one = torch.ones(1, 1, dtype=torch.float64)
+    def alike(n, x, y): return 0 if y is None else weighted(one, y[:, None])
+    mean = normalise(aggregate(f, alike, 'p4', everywhere), 1)
+    close(mean, f.mean((2, 3, 4), keepdim=True).expand_as(f))
+    factors = layer.excite(layer.squeeze(mean.movedim(1, -1)).relu()).sigmoid()
+    close(factors.movedim(-1, 1)*f, layer(f))
+
+@pytest.mark.parametrize('at, on', [(((0, 1), (-1, -1), (1, 0)), 'nothing'),
+                                    (((-2, 1), (2, -1), (1, 2)), 'both')])
+def test_dependence_sees_the_sources_that_it_is_told_of(at, on):
+    "Neighbours a knight's move away."
+    N = [((1, 2), 0), ((-1, -2), 0), ((0, 0), 0)]
+    def agreeing(n, x, y):
+        return 0 if y is None else torch.tanh((x*y).sum(1, keepdim=True))*y
+    found = dependence(lambda f: aggregate(f, agreeing, 'Z2', N), double(1, 2, 1, 7, 7), at=at)
+    assert (found.on, found.form) == (on, 'one sum')
+
+@pytest.mark.parametrize('layers, heads', [(1, 2), (2, 1)])
+def test_what_is_no_quotient_is_not_called_one(layers, heads):
+    "Two heads and their output map are a sum of quotients; two layers, quotients of quotients."
+    torch.manual_seed(0)
+    layer = perturb_(StandAloneSelfAttention2d(4, 4, 3, heads=heads)).double()
+    found = dependence(torch.nn.Sequential(*[layer]*layers), double(1, 4, 1, 7, 7))
+    assert (found.on, found.form) == ('not said', 'another local map')
+
+def test_a_piece_of_a_picture_sees_the_same_where_windows_lie_inside():
+    f, N = double(1, 2, 4, 5, 6), square(3, 'p4')
+    W = {n: double(2, 3) for n in N}
+    def pair(n, x, y): return x[:, :1] if y is None else torch.tanh((x*y) @ W[n])
+    whole, piece = (aggregate(x, pair, 'p4', N) for x in (f, f[..., 1:, 2:]))
+    close(whole[..., 2:-1, 3:-1], piece[..., 1:-1, 1:-1])
+    assert (whole[..., 1:, 2:] - piece)[..., 0, :].abs().max() > .1
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
+def test_the_loop_runs_where_its_input_lies():
+    f = on_p4().cuda()
+    assert torch.equal(aggregate(f, source, 'p4', E), f)

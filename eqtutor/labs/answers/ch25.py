@@ -1,59 +1,112 @@
-"""25 One frame: the mixed difference of two sources, and the ring an operator belongs to."""
+"""25 One frame: the sum over pairs as a loop, forms of layers, neighbourhoods from the left."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import normal
+from .draws import normal, relabelled
 
-# the student's `mixed_difference`, on a function that mixes its sources
-ON_A_QUADRATIC_FORM = ('fn(lambda v: torch.tanh(v @ case[1] @ v), '
-                       '*[case[k] for k in (0, 2, 3, 4)])')
-
-
-def points_and_forms(seed):
-    return [(normal(5, seed=seed + i), normal(5, 5, seed=seed + i + 9), i, 4, .5 + i/4)
-            for i in range(4)]
-
-def signed_difference(f, x, i, j, t, signs):
-    "The values of f with both, one, the other and no source raised by t, with these signs."
-    def at(*raised):
-        step = torch.zeros_like(x)
-        for place in raised: step[place] += t
-        return float(f(x + step))
-    values = at(i, j), at(i), at(j), at()
-    return sum(sign*value for sign, value in zip(signs, values))
-
-def mixed_difference(f, x, i, j, t): return signed_difference(f, x, i, j, t, (1, -1, -1, 1))
-
-def without_f_itself(f, x, i, j, t): return signed_difference(f, x, i, j, t, (1, -1, -1, 0))
-
-def wrong_signs(f, x, i, j, t): return signed_difference(f, x, i, j, t, (1, -1, 1, -1))
-
-def never_both(f, x, i, j, t): return signed_difference(f, x, i, j, t, (0, 1, -1, 0))
+# H̃ is a small network for each n, with the weights of the case
+A_NETWORK_FOR_EACH_N = ('fn(case[0], lambda n, x, y: torch.tanh(case[1][int(n)] @ '
+                        'torch.cat([x, y])), case[2], case[3])')
 
 
-def rings(pool, product): return {'max-pool': pool, 'mean times pixel': product}
+def features_and_networks(seed):
+    groups = [relabelled(name, seed + i) for i, name in enumerate(('D3', 'p4', 'p4m'))]
+    return [(normal(len(group), 2, seed=seed + 2*i),
+             normal(len(group), 3, 4, seed=seed + 2*i + 1), group, [0, 2, len(group) - 1])
+            for i, group in enumerate(groups)]
+
+def summed(f, pair, group, terms):
+    "At each g the sum of H̃ over the terms that belong to it."
+    return torch.stack([sum(pair(*term) for term in terms(g)) for g in group.elements])
+
+def sum_over_pairs(f, pair, group, N):
+    return summed(f, pair, group, lambda g: [(n, f[g], f[group.mul[g, n]]) for n in N])
+
+def from_the_left(f, pair, group, N):
+    return summed(f, pair, group, lambda g: [(n, f[g], f[group.mul[n, g]]) for n in N])
+
+def exchanged(f, pair, group, N):
+    return summed(f, pair, group, lambda g: [(n, f[group.mul[g, n]], f[g]) for n in N])
+
+def absolute(f, pair, group, N):
+    return summed(f, pair, group, lambda g: [(n, f[g], f[n]) for n in N])
+
+def told_the_source(f, pair, group, N):
+    return summed(f, pair, group,
+                  lambda g: [(group.mul[g, n], f[g], f[group.mul[g, n]]) for n in N])
+
+def over_the_whole_group(f, pair, group, N):
+    return sum_over_pairs(f, pair, group, group.elements)
+
+
+RIGHT = {'mean times pixel': 'one sum', 'by position': 'one sum',
+         'harmonic mean': 'a quotient', 'geometric mean': 'another local map'}
+
+def with_forms(**changed): return RIGHT | {k.replace('_', ' '): v for k, v in changed.items()}
+
+
+def groups_and_elements(seed):
+    groups = [relabelled(name, seed + i) for i, name in enumerate(('p4m', 'D3', 'p4', 'p4m'))]
+    return [(group, 1 + (seed + 3*i) % (len(group) - 1)) for i, group in enumerate(groups)]
+
+def unnoticed(group, n):
+    return sorted({int(group.mul[group.mul[g, n], group.inv[g]]) for g in group.elements})
+
+def itself_alone(group, n): return [n]
+
+def with_the_inverse(group, n): return sorted({n, int(group.inv[n])})
+
+def powers(group, n):
+    found, g = {0}, n
+    while g not in found:
+        found.add(g)
+        g = int(group.mul[g, n])
+    return sorted(found)
+
+def everything(group, n): return list(group.elements)
 
 
 EXERCISES = [
-    Exercise('25.1', 'code', 3, mixed_difference, points_and_forms, ON_A_QUADRATIC_FORM, [
-        Mistake(without_f_itself,
-                'One term is missing: f(x) itself, with a plus. Otherwise even a sum of pairs does '
-                'not vanish.'),
-        Mistake(wrong_signs,
-                'The signs: plus where both or neither are moved, minus where one is.'),
-        Mistake(never_both, 'You move one source after the other, but never both at once.'),
+    Exercise('25.1', 'code', 3, sum_over_pairs, features_and_networks, A_NETWORK_FOR_EACH_N, [
+        Mistake(from_the_left,
+                'Your sources are ng. The neighbourhood is attached on the right: '
+                'group.mul[g, n].'),
+        Mistake(exchanged, 'Target and source are exchanged: H̃ is told n, f(g), f(gn).'),
+        Mistake(absolute,
+                'Your source is n itself, for every target. Seen from g it is gn.'),
+        Mistake(told_the_source,
+                'You tell H̃ the source gn. It must be told n, where the source lies as seen '
+                'from g.'),
+        Mistake(over_the_whole_group, 'You sum over the whole group; the sources are gn, n in N.'),
     ]),
     Exercise('25.2', 'proof', 3),
-    Exercise('25.3', 'predict', 2, name='ring_of', right=rings('sums, then a map', 'one sum'),
-             mistakes=[
-        Mistake(rings('one sum', 'one sum'),
-                'Raise two sources that are both larger than the rest: the maximum does not see '
-                'them one by one, as a sum of pairs would.'),
-        Mistake(rings('sums, then a map', 'sums, then a map'),
-                'The mean times the pixel is Σ f(g)f(gn)/9: each term knows the pixel and *one* '
+    Exercise('25.3', 'predict', 3, name='forms', right=RIGHT, mistakes=[
+        Mistake(with_forms(by_position='a quotient'),
+                'by position: the denominator Σ exp⟨q(x), ρₙ⟩ contains no source. It is a function '
+                'of x, and may be drawn into each term.'),
+        Mistake(with_forms(harmonic_mean='another local map'),
+                'harmonic mean: the numerator is a constant, and the denominator is Σ 1/y, a sum '
+                'over the sources.'),
+        Mistake(with_forms(harmonic_mean='one sum'),
+                'harmonic mean: the denominator contains all sources, so the effect of one depends '
+                'on the others.'),
+        Mistake(with_forms(geometric_mean='one sum'),
+                'geometric mean: its logarithm is a sum. It itself multiplies the sources.'),
+        Mistake(with_forms(geometric_mean='a quotient'),
+                'geometric mean: for two sources there is a trick, uv = (u + v)/(1/u + 1/v). With '
+                'three the trick ends: no sum over the sources, times uvw, is a sum.'),
+        Mistake(with_forms(mean_times_pixel='another local map'),
+                'mean times pixel is Σ f(g)f(gn)/9: each term knows the pixel and *one* '
                 'neighbour.'),
-        Mistake(rings('one sum', 'sums, then a map'), 'You have exchanged them.'),
     ]),
     Exercise('25.4', 'proof', 2),
+    Exercise('25.5', 'code', 2, unnoticed, groups_and_elements, mistakes=[
+        Mistake(itself_alone,
+                'That is right if n commutes with every g. Otherwise gng⁻¹ is another element, and '
+                'it must be in N too.'),
+        Mistake(with_the_inverse, 'Not the inverse of n, but gng⁻¹ for every g.'),
+        Mistake(powers, 'These are the powers of n. Nothing asks for n² to be in N.'),
+        Mistake(everything, 'With all of G nobody notices; but there is a smaller N.'),
+    ]),
 ]
