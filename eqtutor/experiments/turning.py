@@ -86,7 +86,7 @@ def reading_error(
     turned = answers(scene(PLACES[:, None] + there))[H.mul[h]]
     return relative_rms(turned - y, y - y.mean((0, 1)))
 
-# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #0000020d
+# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #0000022c
 def drawn_layer(
     kind:str, # 'random filters' or 'smooth filters' of a convolution, or 'attention'
     name:str, # of the group
@@ -113,7 +113,7 @@ def errors_by_angle(
     return {angle: torch.tensor([reading_error(r, h) for r in readers[n]])
             for angle, n, h in turns}
 
-# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000211
+# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000230
 def in_window(
     offsets:Tensor, # `(k², 2)`
     form:str,       # 'square' or 'disc'
@@ -214,13 +214,13 @@ def dilation_error(
     h:float,
     ratio:float=2**.5,  # λ
 )->float:
-    "How far y[f(·/λ)](λx, λh) is from y[f](x, h), relative, at four places."
+    "How far `y[f(·/λ)](λx, λh)` is from `y[f](x, h)`, relative, at four places."
     def dilated(x, *scale): return f(x/ratio, *[t/ratio for t in scale])
     left = torch.stack([y(dilated, ratio*x, ratio*h) for x in PLACES[:4]])
     right = torch.stack([y(f, x, h) for x in PLACES[:4]])
     return ((left - right).norm()/right.norm()).item()
 
-# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000216
+# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000236
 def waves_on_scales(
     x:Tensor, # places `(..., 2)`
     h:float,  # a scale
