@@ -81,7 +81,7 @@ def learn(
 @torch.no_grad()
 def judge(
     net:nn.Module,
-    turned:Iterable[tuple[Tensor, Tensor]], # digits at any angle, with their classes
+    turned:Iterable[Sequence[Tensor]], # digits at any angle, with their classes
     upright:Tensor,
 )->dict[str, float]:
     "Test error on turned digits, and the share of digits whose class changes under a turn."

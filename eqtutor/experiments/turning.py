@@ -11,7 +11,7 @@ __all__ = ['PLACES', 'waves', 'window_offsets', 'Reader', 'layer_reader', 'relat
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000200
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,7 @@ def layer_reader(
     def answers(values:Tensor)->Tensor:
         y = layer(values.view(-1, 1, kernel_size, kernel_size))
         return y[..., y.shape[-2]//2, y.shape[-1]//2].permute(2, 0, 1)
-    return Reader(layer.group, window_offsets(kernel_size//2), answers)
+    return Reader(cast(Group, layer.group), window_offsets(kernel_size//2), answers)
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000206
 _draw = torch.Generator().manual_seed(0)
@@ -144,7 +144,8 @@ def windowed_attention(
     radius:int=2,
 )->Reader:
     "A lifting self-attention with its own weights, in a window of any form."
-    H, d = layer.group, window_offsets(radius, per_unit)
+    H, d, encoder = layer.group, window_offsets(radius, per_unit), layer.encoder
+    if encoder is None: raise ValueError("expected a layer with an encoding: not 'none'")
     masked = ~in_window(d, form)
     maps = layer.query, layer.key, layer.value
     moved = torch.einsum('kj,hij->hki', d, H.matrices[H.inv].to(d))      # h⁻¹Δ
@@ -152,7 +153,7 @@ def windowed_attention(
     @torch.no_grad()
     def answers(values:Tensor)->Tensor:
         q, k, v = (m(values[..., None]).unflatten(-1, (layer.heads, -1)) for m in maps)
-        q, code = q[:, len(d)//2], layer.encoder.mlps[0](moved/layer.encoder.scale)
+        q, code = q[:, len(d)//2], encoder.mlps[0](moved/encoder.scale)
         scores = torch.einsum('pnd,pknd->pnk', q, k)
         scores = scores + torch.einsum('pnd,hkd->hpnk', q, code)
         attention = scores.masked_fill(masked, -math.inf).softmax(-1)
