@@ -145,7 +145,7 @@ def windowed_attention(
 )->Reader:
     "A lifting self-attention with its own weights, in a window of any form."
     H, d, encoder = layer.group, window_offsets(radius, per_unit), layer.encoder
-    if encoder is None: raise ValueError("expected a layer with an encoding: not 'none'")
+    if encoder is None: raise ValueError("expected an encoding, got encoding='none'")
     masked = ~in_window(d, form)
     maps = layer.query, layer.key, layer.value
     moved = torch.einsum('kj,hij->hki', d, H.matrices[H.inv].to(d))      # h⁻¹Δ
