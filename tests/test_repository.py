@@ -208,11 +208,10 @@ def test_one_version_everywhere():
     assert set(versions.values()) == {settings()['version']}, versions
 
 def test_citation_and_bibliography_name_the_same_papers():
-    "The four papers of the course come first in the bibliography; what else is cited follows."
     bibliography = (ROOT/'nbs/references.bib').read_text(encoding='utf-8')
     titles = re.findall(r'^ *title *= *\{(.+)\}', bibliography, re.M)
     papers = [r['title'] for r in config('CITATION.cff')['references']]
-    assert len(papers) == 4 and titles[:4] == papers
+    assert len(papers) == 4 and titles[:4] == papers, 'the four papers stand first'
 
 
 # --- the wheel

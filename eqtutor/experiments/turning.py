@@ -6,7 +6,7 @@
 __all__ = ['PLACES', 'waves', 'window_offsets', 'Reader', 'layer_reader', 'relative_rms', 'reading_error', 'drawn_layer',
            'errors_by_angle', 'in_window', 'smooth_convolution', 'windowed_attention', 'invariance_error', 'mean_hills',
            'gaussian_derivatives', 'dense_window', 'lift_to_scale', 'dilation_error', 'waves_on_scales',
-           'scale_convolution']
+           'texture_share', 'scale_convolution']
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000200
 import math
@@ -229,6 +229,16 @@ def waves_on_scales(
     "A feature map on G as a formula."
     waves_in_h = [math.cos(math.log(h) + c) for c in range(3)]
     return torch.stack([waves(.4, seed=c)(x)*w for c, w in enumerate(waves_in_h)], -1)
+
+def texture_share(
+    h:float,
+    window:Callable, # of scale h: its offsets
+)->float:
+    "Size of `lift_to_scale` on a fine texture over that on a scene of scale h."
+    def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()   # 1.8 to 3 a pixel
+    def size(f):
+        return torch.stack([lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]).norm()
+    return (size(texture)/size(lambda x: waves(.8)(x/h))).item()
 
 def scale_convolution(
     f:Callable,   # a feature map on G; its first channel is read
