@@ -237,7 +237,8 @@ def texture_share(
     "Size of `lift_to_scale` on a fine texture over that on a scene of scale h."
     def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()   # 1.8 to 3 a pixel
     def size(f):
-        return torch.stack([lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]).norm()
+        answers = [lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]
+        return torch.stack(answers).norm()
     return (size(texture)/size(lambda x: waves(.8)(x/h))).item()
 
 def scale_convolution(
