@@ -235,7 +235,7 @@ def texture_share(
     window:Callable, # of scale h: its offsets
 )->float:
     "Size of `lift_to_scale` on a fine texture over that on a scene of scale h."
-    def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()   # 1.8 to 3 a pixel
+    def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()
     def size(f):
         answers = [lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]
         return torch.stack(answers).norm()
