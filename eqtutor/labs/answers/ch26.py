@@ -1,13 +1,40 @@
-"""26 Beyond the grid: the exact turns of any grid, and where an error curve touches zero."""
+"""26 Beyond the grid: turns that are no permutation, exact turns of a grid, zeros, a scale."""
 # Plain module: edited by hand, no notebook exports it.
 import math
 
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import dice
+from .draws import dice, normal
 
 QUARTERS = [0, 90, 180, 270]
+
+# do the rows sum to 1, which powers are 1, is an entry negative?
+FACTS = ('(lambda T, n: [bool((T.sum(1) - 1).abs().max() < 1e-9), [k for k in range(1, n + 1) '
+         'if (torch.linalg.matrix_power(T, k) - torch.eye(3)).abs().max() < 1e-9], '
+         'bool(T.min() < -.01)])(fn(*case).double(), case[0])')
+
+# the student's layer, on a scene of cosines with a small network for an encoding
+ON_A_SCENE = ('fn(lambda p: torch.cos(p @ case[0]), case[1], case[2], case[3], case[4], case[5], '
+              'lambda u: torch.tanh(u @ case[6]), case[7])')
+
+
+def orders(seed): return [(n,) for n in (2, 5, 8, 12)]
+
+def turn_about(axis, n, whole=2*math.pi):
+    x, y, z = (a/math.hypot(*axis) for a in axis)
+    K = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
+    return torch.linalg.matrix_exp(whole/n*K)
+
+def turn_of_three(n): return turn_about((1, 1, 1), n)
+
+def about_an_axis(n): return turn_about((0, 0, 1), n)
+
+def cyclic_shift(n): return torch.eye(3, dtype=torch.float64).roll(1, 0)
+
+def nothing(n): return torch.eye(3, dtype=torch.float64)
+
+def in_degrees(n): return turn_about((1, 1, 1), n, 360)
 
 
 def turn(angle):
@@ -49,9 +76,61 @@ def without_the_identity(basis):
 def multiples(n): return [k*360//n for k in range(n)]
 
 
+def scenes(seed):
+    "Frequencies, place, scale, three maps, an encoding, and the pixels of a disc of radius 2h."
+    cases = []
+    for i, h in enumerate((1.5, 2., 3.)):
+        n, k = seed + 10*i, math.ceil(2*h)
+        line = torch.arange(-k, k + 1, dtype=torch.float64)
+        pixels = torch.cartesian_prod(line, line)
+        maps = [normal(rows, 3, seed=n + rows + j) for j, rows in enumerate((4, 4, 2))]
+        cases.append((normal(2, 3, seed=n), normal(2, seed=n + 1), h, *maps,
+                      normal(2, 4, seed=n + 9), pixels[pixels.norm(dim=1) <= 2*h]))
+    return cases
+
+def scores_and_values(f, x, Q, K, V, encoding, offsets):
+    source = f(x + offsets)
+    return (source @ K.T + encoding) @ (Q @ f(x[None])[0]), source @ V.T
+
+def attend_to_scale(f, x, h, Q, K, V, rho, offsets):
+    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
+    return scores.softmax(0) @ values
+
+def as_printed(f, x, h, Q, K, V, rho, offsets):
+    return attend_to_scale(f, x, h, Q, K, V, rho, offsets)/h**2
+
+def encoding_not_scaled(f, x, h, Q, K, V, rho, offsets):
+    return attend_to_scale(f, x, 1, Q, K, V, rho, offsets)
+
+def without_normaliser(f, x, h, Q, K, V, rho, offsets):
+    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
+    return scores.exp() @ values
+
+def haar_without_normaliser(f, x, h, Q, K, V, rho, offsets):
+    return without_normaliser(f, x, h, Q, K, V, rho, offsets)/h**2
+
+def without_encoding(f, x, h, Q, K, V, rho, offsets):
+    scores, values = scores_and_values(f, x, Q, K, V, 0*rho(offsets), offsets)
+    return scores.softmax(0) @ values
+
+def divided_by_the_width(f, x, h, Q, K, V, rho, offsets):
+    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
+    return (scores/len(Q)**.5).softmax(0) @ values
+
+
 EXERCISES = [
-    Exercise('26.1', 'proof', 3),
-    Exercise('26.2', 'code', 3, exact_turns, turned_grids, mistakes=[
+    Exercise('26.1', 'code', 2, turn_of_three, orders, FACTS, [
+        Mistake(about_an_axis,
+                'A turn about a coordinate axis is an action, but its rows do not sum to 1: it '
+                'must keep (1, 1, 1).'),
+        Mistake(cyclic_shift,
+                'A cyclic shift is a permutation, and its order is 3. Turn about the same axis, '
+                '(1, 1, 1), by another angle.'),
+        Mistake(nothing, 'The identity is a permutation, and already its first power is 1.'),
+        Mistake(in_degrees, 'The angle is in radians: 2π/n, not 360/n.'),
+    ]),
+    Exercise('26.2', 'proof', 3),
+    Exercise('26.3', 'code', 3, exact_turns, turned_grids, mistakes=[
         Mistake(whole_trace,
                 'A whole trace is necessary and does not suffice: it is the same for every grid. '
                 'Ask for all four entries of B⁻¹RB.'),
@@ -64,7 +143,7 @@ EXERCISES = [
         Mistake(without_the_identity,
                 'The turn by 360° moves nothing: n = 1 belongs to every grid.'),
     ]),
-    Exercise('26.3', 'predict', 2, name='touches_zero',
+    Exercise('26.4', 'predict', 2, name='touches_zero',
              right={'C2': [0, 180], 'C6': [0, 180], 'C8': QUARTERS, 'C12': QUARTERS}, mistakes=[
         Mistake({f'C{n}': multiples(n) for n in (2, 6, 8, 12)},
                 'Between the quarter turns an element of the group has the error of the pixels: a '
@@ -75,5 +154,22 @@ EXERCISES = [
         Mistake({'C2': [0, 180], 'C6': [0], 'C8': QUARTERS, 'C12': QUARTERS},
                 'Three steps of 60° are a half turn: 180° is an element of C6, and exact on '
                 'pixels.'),
+    ]),
+    Exercise('26.5', 'code', 4, attend_to_scale, scenes, ON_A_SCENE, [
+        Mistake(as_printed,
+                'That is Eq. 20 as printed. The weights of a softmax sum to one over every '
+                'neighbourhood; a factor 1/h² behind it breaks the equivariance.'),
+        Mistake(encoding_not_scaled,
+                'The encoding is asked at Δ. Seen from the target the source stands at Δ/h, and '
+                'only this stays the same when everything is dilated.'),
+        Mistake(without_normaliser,
+                'The weights do not sum to one: divide by their sum.'),
+        Mistake(haar_without_normaliser,
+                'A sum with the Haar factor is equivariant, but it is no attention: divide by the '
+                'sum of the weights, and by nothing else.'),
+        Mistake(without_encoding,
+                'The encoding is missing in the scores: it is added to the key.'),
+        Mistake(divided_by_the_width,
+                'The scores are divided by √d. The exercise scales them by nothing.'),
     ]),
 ]
