@@ -189,7 +189,8 @@ def small_run(
     out:str|Path='results',
 )->dict[str, Any]:
     "A ResNet29 of width 8 (on p4: 4) on upright digits of 16×16 pixels: what fits into minutes."
-    settings = dict(network=operator, init='published', data='digits', group=group, se=se, seed=seed)
+    settings = dict(network=operator, init='published', data='digits', seed=seed)
+    settings |= dict(group=group, se=se)
     options = {'heads': 4} if operator != 'conv' else None
     widths = (8,)*3 if group == 'Z2' else (4,)*3
     net = partial(affine_resnet, operator, group, se, widths=widths, in_channels=1, options=options)
