@@ -1,4 +1,4 @@
-"""22 Affine self-convolution: a window that fools attention, P2's Eq. 7 as a loop, filters drawn."""
+"""22 Affine self-convolution: a window that fools attention, P2 Eq. 7 as a loop, filters drawn."""
 # Plain module: edited by hand, no notebook exports it.
 from itertools import product
 
@@ -117,10 +117,11 @@ def edge_and_count_forgotten(psi, row, column, size):
 
 EXERCISES = [
     Exercise('22.1', 'code', 2, fooled, small_windows, FOOLS_ATTENTION, [
-        Mistake(window_itself, 'A convolution must see the difference: return a *different* window.'),
+        Mistake(window_itself,
+                'A convolution must see the difference: return a *different* window.'),
         Mistake(rolled, 'The middle has moved. It asks the questions: it must stay where it is.'),
         Mistake(channels_alone,
-                'You have moved one channel without the others. A feature vector moves as a whole.'),
+                'You have moved one channel without the others. A feature vector moves as one.'),
         Mistake(channels_exchanged, 'You have exchanged channels; exchange places.'),
         Mistake(scaled, 'Another brightness gives other scores. Keep the vectors, and change where '
                 'they stand.'),
@@ -149,10 +150,13 @@ EXERCISES = [
     Exercise('22.4', 'proof', 3),
     Exercise('22.5', 'code', 3, panels, pixels_of_images, mistakes=[
         Mistake(always_k_squared,
-                'Near the edge fewer than k² pixels take part in the softmax: divide by their number.'),
-        Mistake(template_alone, 'The weights are missing: equal scores give each of n pixels 1/n.'),
-        Mistake(not_turned, 'The template is moved with the pose: panel h shows it turned by 90°·h.'),
-        Mistake(turned_clockwise, 'Pose 1 is the turn *counter-clockwise*; yours turn clockwise.'),
+                'Near the edge fewer than k² pixels take part in the softmax: divide by how many.'),
+        Mistake(template_alone,
+                'The weights are missing: equal scores give each of n pixels 1/n.'),
+        Mistake(not_turned,
+                'The template is moved with the pose: panel h shows it turned by 90°·h.'),
+        Mistake(turned_clockwise,
+                'Pose 1 is the turn *counter-clockwise*; yours turn clockwise.'),
         Mistake(edge_forgotten, 'Beyond the image the filter is 0: nobody is there to be weighed.'),
         Mistake(edge_turned_too,
                 'The edge of the image stays where it is; only the template turns with the pose.'),
