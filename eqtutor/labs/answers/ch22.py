@@ -7,16 +7,19 @@ import torch
 from ..exercise import Exercise, Mistake
 from .draws import normal
 
-# another window of the same shape, the same attention in its middle, another convolution
+# another window of the same shape, the same attention in its middle, another convolution; and
+# where the attention differs: has the middle stayed, are the vectors those of the window?
 FOOLS_ATTENTION = (
-    '(lambda w, f, psi, att: [tuple(w.shape) == tuple(f.shape), '
-    'bool((att(w) - att(f)).abs().max() < 1e-9), '
-    'bool(((w - f)*psi).sum((1, 2)).abs().max() > 1e-3)])(fn(case[0]), *case, '
-    'lambda f: f.flatten(1) @ (f[:, 1, 1] @ f.flatten(1)).softmax(0))')
+    '(lambda w, f, psi, att, near: [tuple(w.shape) == tuple(f.shape), '
+    'near(att(w), att(f)), bool(((w - f)*psi).sum((1, 2)).abs().max() > 1e-3), '
+    'near(att(w), att(f)) or near(w[:, 1, 1], f[:, 1, 1]), '
+    'near(att(w), att(f)) or near(torch.cdist(w.flatten(1).T, f.flatten(1).T).amin(1), 0)])('
+    'fn(case[0]), *case, lambda f: f.flatten(1) @ (f[:, 1, 1] @ f.flatten(1)).softmax(0), '
+    'lambda a, b: bool((a - b).abs().max() < 1e-6))')
 
 
 def small_windows(seed):
-    return [(normal(c, 3, 3, seed=seed + c), normal(c, 3, 3, seed=seed + c + 9)) for c in (1, 2, 4)]
+    return [(normal(c, 3, 3, seed=seed + c), normal(c, 3, 3, seed=seed + c + 9)) for c in (2, 3, 4)]
 
 def fooled(window): return window.flip(2)
 
@@ -25,8 +28,6 @@ def window_itself(window): return window.clone()
 def rolled(window): return window.roll(1, 2)
 
 def channels_alone(window): return torch.cat([window[:1].flip(2), window[1:]])
-
-def channels_exchanged(window): return window.flip(0)
 
 def scaled(window): return 2*window
 
@@ -122,7 +123,6 @@ EXERCISES = [
         Mistake(rolled, 'The middle has moved. It asks the questions: it must stay where it is.'),
         Mistake(channels_alone,
                 'You have moved one channel without the others. A feature vector moves as one.'),
-        Mistake(channels_exchanged, 'You have exchanged channels; exchange places.'),
         Mistake(scaled, 'Another brightness gives other scores. Keep the vectors, and change where '
                 'they stand.'),
     ]),
@@ -143,12 +143,23 @@ EXERCISES = [
         Mistake(not_divided,
                 'The scores are divided by d, the number of channels, before the softmax.'),
         Mistake(gates, 'Your weights are a sigmoid; they must sum to one over the neighbours.'),
-        Mistake(scores_alone, 'You average with the scores. A softmax over the neighbours is missing.'),
+        Mistake(scores_alone,
+                'You average with the scores. A softmax over the neighbours is missing.'),
         Mistake(convolved, 'All your weights are one: this is the sum without attention.'),
     ]),
     Exercise('22.3', 'proof', 3),
-    Exercise('22.4', 'proof', 3),
-    Exercise('22.5', 'code', 3, panels, pixels_of_images, mistakes=[
+    Exercise('22.4', 'predict', 2, name='unnoticed', right=['C2', 'D2', 'mirror', 'p4'],
+             call='sorted(fn(*case))', mistakes=[
+        Mistake(['C2', 'mirror', 'p4'],
+                'D2 has mirrors, but its elements commute: either order gives the half turn.'),
+        Mistake(['C2', 'D2', 'mirror', 'p4', 'p4m'],
+                'In p4m a mirror and a quarter turn do not commute: there the side matters.'),
+        Mistake(['C2', 'p4'], 'A group of two elements commutes as well: what about the mirror?'),
+        Mistake(['p4m'], 'This is where it is *noticed*; asked is where it passes.'),
+        Mistake(['mirror', 'p4'], 'These two stood in the table. What about C2 and D2?'),
+    ]),
+    Exercise('22.5', 'proof', 3),
+    Exercise('22.6', 'code', 3, panels, pixels_of_images, mistakes=[
         Mistake(always_k_squared,
                 'Near the edge fewer than k² pixels take part in the softmax: divide by how many.'),
         Mistake(template_alone,
