@@ -6,12 +6,15 @@ from functools import partial
 import pytest
 import torch
 
+from eqtutor.cost import count_macs, layer_costs
 from eqtutor.equivariance import assert_equivariant, perturb_
-from eqtutor.groups import Group
+from eqtutor.experiments.affine import unfolded
+from eqtutor.groups import Group, get_group
 from eqtutor.kernels.windows import window_scores, window_sum
-from eqtutor.nn.affine import (AffineMap, AffineSelfConv2d, GroupAffineMap, GroupAffineSelfConv2d,
-                               GroupSimpleAffineSelfConv2d, LiftingAffineSelfConv2d,
-                               SimpleAffineSelfConv2d, attention_weights, filters_at)
+from eqtutor.nn.affine import (AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap,
+                               GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d,
+                               LiftingAffineSelfConv2d, SimpleAffineSelfConv2d,
+                               attention_weights, filters_at)
 from eqtutor.nn.convolution import GroupConv2d
 
 LAYERS = (SimpleAffineSelfConv2d, AffineSelfConv2d, GroupSimpleAffineSelfConv2d,
@@ -247,3 +250,28 @@ def test_a_translation_moves_the_inner_pixels(cls, boundary):
     def cut(f): return f[..., 2:, 3:]
     inner = (..., slice(1, -1), slice(1, -1))
     torch.testing.assert_close(cut(layer(x))[inner], layer(cut(x))[inner], **close)
+
+
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'p4m'])
+@pytest.mark.parametrize('lifts', [False, True])
+def test_the_conditioned_start_is_the_map_itself_and_a_template(group, lifts):
+    "The identity in the target's own pose; a template with the energy of k² numbers of variance 1."
+    n = len(get_group(group))
+    f = torch.randn(2, 4, *(() if lifts else (n,)), 5, 6)
+    A = GroupAffineMap(4, 3, group, 2, 'identity', lifts)
+    want = f[:, :, None].expand(-1, -1, n, -1, -1) if lifts else f
+    assert torch.equal(A.join(A.at_centre(f)), want)
+    own = A.sources(f)[0]
+    ones = torch.ones_like(own)
+    assert torch.equal(A.scores(ones, f), window_scores(ones, own, 3))
+    B = GroupAffineMap(400, 5, group, 1, 'template', lifts)
+    assert abs(B.psi.pow(2).sum().item()/(400*25) - 1) < .1 and not B.beta.any()
+
+
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'p4m'])
+@pytest.mark.parametrize('cls', LAYERS, **ids)
+def test_a_layer_counts_what_its_unfolded_twin_costs(cls, group):
+    layer, x = made(cls, 3, *([] if cls.images else [group]))
+    counted = count_macs(layer, x, twins={AffineLayer: unfolded})
+    assert sum(row.macs for row in layer_costs(layer, x)) == counted
+    torch.testing.assert_close(unfolded(layer, x), layer(x), **close)
