@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from eqtutor.data import cifar10, digits, get_loader
 from eqtutor.experiments.protocol import Comparison, Networks
@@ -164,23 +165,80 @@ def short_run(
     seed:int=0,
     per_class:int=200,       # training images of each class
     epochs:int=5,
-    # the result goes to `out/affine-short/<operator>[-conditioned]-<seed>.json`
+    # the result goes to `out/affine-short/<run_name>-<seed>.json`
     out:str|Path='results',
+    group:str='Z2',
+    se:bool=False,           # squeeze-and-excitation in each block
 )->dict[str, Any]:
     "ResNet29 on a part of CIFAR-10: the paper's recipe on fewer images and epochs."
-    folder = writable_folder(Path(out)/'affine-short')
-    train, valid, test = some_cifar10(per_class, seed)
-    seed_everything(seed)
-    net = affine_resnet(operator, options={'init': init} if operator in ('simple', 'asc') else None)
-    began = time.perf_counter()
     settings = dict(network=operator, init=init, data='cifar10', per_class=per_class, seed=seed)
+    if group != 'Z2' or se: settings |= dict(group=group, se=se)
+    options = {'init': init} if operator in ('simple', 'asc') else None
+    net = partial(affine_resnet, operator, group, se, options=options)
+    data = some_cifar10(per_class, seed)
+    return _run(net, data, epochs, settings, Path(out)/'affine-short')
+
+
+def small_run(
+    operator:str='asc',      # of `affine_resnet`
+    group:str='Z2',
+    se:bool=False,           # squeeze-and-excitation in each block
+    seed:int=0,
+    epochs:int=6,
+    # the result goes to `out/affine-small/<run_name>-<seed>.json`
+    out:str|Path='results',
+)->dict[str, Any]:
+    "A ResNet29 of width 8 (on p4: 4) on upright digits of 16×16 pixels: what fits into minutes."
+    settings = dict(network=operator, init='published', data='digits', seed=seed)
+    settings |= dict(group=group, se=se)
+    options = {'heads': 4} if operator != 'conv' else None
+    widths = (8,)*3 if group == 'Z2' else (4,)*3
+    net = partial(affine_resnet, operator, group, se, widths=widths, in_channels=1, options=options)
+    train, valid, test = (small_digits(split) for split in ('train', 'valid', 'test'))
+    upright = list(get_loader(test, 100))
+    data = get_loader(train, 32, True, seed), list(get_loader(valid, 100)), upright
+    # the same digits upside down, and after a quarter turn
+    turned = [(x.rot90(k, (2, 3)), y) for k in (1, 2, 3) for x, y in upright]
+    return _run(net, data, epochs, settings, Path(out)/'affine-small', turned)
+
+
+def small_digits(
+    split:str, # 'train', 'valid' or 'test'
+)->TensorDataset:
+    "The embedded digits, two pixels padded on each side, then halved: 16×16."
+    images, labels = digits(split).tensors
+    return TensorDataset(F.avg_pool2d(F.pad(images, [2]*4, value=images.min().item()), 2), labels)
+
+
+def run_name(
+    operator:str,
+    init:str='published',
+    group:str='Z2',
+    se:bool=False,
+)->str:
+    "'asc', 'asc-conditioned', 'conv-se', 'p4-asc', …"
+    words = [*([] if group == 'Z2' else [group]), operator, *(['se'] if se else [])]
+    return '-'.join(words + ([] if init == 'published' else [init]))
+
+
+def _run(make:Callable[..., nn.Module], data:tuple, epochs:int, settings:dict[str, Any],
+         folder:Path, turned:list|None=None)->dict[str, Any]:
+    "Train, test, and keep what came out."
+    writable_folder(folder)
+    train, valid, test = data
+    seed = settings['seed']
+    seed_everything(seed)
+    net = make()
+    began = time.perf_counter()
     run = fit(net, train, valid, epochs, lr=.05, weight_decay=1e-4, schedule='P2 ResNet29',
               optimizer='nesterov', config=settings, bar=False)
     parameters = sum(p.numel() for p in net.parameters())
     result = run.header | dict(settings=settings, parameters=parameters, history=run.history,
                                test=evaluate(net, test))
+    if turned is not None: result['turned'] = evaluate(net, turned)
     result['seconds'] = round(time.perf_counter() - began, 1)
-    name = operator if init == 'published' else f'{operator}-{init}'
+    name = run_name(settings['network'], settings['init'], settings.get('group', 'Z2'),
+                    settings.get('se', False))
     write_json(folder/f'{name}-{seed}.json', result)
     return result
 

@@ -6,10 +6,16 @@ from functools import partial
 import pytest
 import torch
 
-from eqtutor.equivariance import perturb_
-from eqtutor.nn.affine import (AffineMap, AffineSelfConv2d, GroupAffineMap, GroupAffineSelfConv2d,
-                               GroupSimpleAffineSelfConv2d, LiftingAffineSelfConv2d,
-                               SimpleAffineSelfConv2d, attention_weights, filters_at)
+from eqtutor.cost import count_macs, layer_costs
+from eqtutor.equivariance import assert_equivariant, perturb_
+from eqtutor.experiments.affine import unfolded
+from eqtutor.groups import Group, get_group
+from eqtutor.kernels.windows import window_scores, window_sum
+from eqtutor.nn.affine import (AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap,
+                               GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d,
+                               LiftingAffineSelfConv2d, SimpleAffineSelfConv2d,
+                               attention_weights, filters_at)
+from eqtutor.nn.convolution import GroupConv2d
 
 LAYERS = (SimpleAffineSelfConv2d, AffineSelfConv2d, GroupSimpleAffineSelfConv2d,
           GroupAffineSelfConv2d, LiftingAffineSelfConv2d)
@@ -140,3 +146,132 @@ def test_attention_weights_have_an_axis_of_poses():
 def test_filters_refuse_an_input_of_another_shape():
     layer, x = example(AffineSelfConv2d)
     with pytest.raises(ValueError, match='expected an image'): filters_at(layer, x[:, :1], 2, 3)
+
+
+# --- what agrees with what
+
+IMAGES, ON_G = LAYERS[:2], LAYERS[2:]
+close = dict(rtol=1e-10, atol=1e-10)
+
+
+def made(cls, *args, n=(4, 5), **options):
+    "A float64 layer with perturbed parameters, and an input for it."
+    torch.manual_seed(0)
+    layer = perturb_(cls(3, 4, *args, **{'heads': 2, **options}).double())
+    poses = () if layer.images or layer.lifts else (len(layer.group),)
+    return layer, torch.randn(2, 3, *poses, *n, dtype=torch.float64)
+
+
+@pytest.mark.parametrize('change', [
+    {'scale': 'channels'}, {'scale': 'root'}, {'boundary': 'zero'}, {'heads': 4},
+    {'init': 'conditioned'}], ids=str)
+def test_an_argument_changes_the_output(change):
+    x = torch.randn(1, 16, 6, 6, generator=torch.Generator().manual_seed(0))
+    def answer(**options):
+        torch.manual_seed(1)
+        return AffineSelfConv2d(16, 16, **{'heads': 8, **options})(x)
+    base = answer()
+    assert (answer(**change) - base).abs().max() > .02*base.abs().max()
+
+
+@pytest.mark.parametrize('image, on_group', list(zip(IMAGES, ON_G)))
+def test_on_the_trivial_group_it_is_the_layer_on_images(image, on_group):
+    (a, x), (b, _) = made(image, 3), made(on_group, 3, 'Z2')
+    with torch.no_grad():
+        for p, q in zip(a.parameters(), b.parameters(), strict=True): q.copy_(p.view_as(q))
+    torch.testing.assert_close(b(x[:, :, None])[:, :, 0], a(x), **close)
+    assert torch.equal(a(x[:, :, None])[:, :, 0], a(x))
+
+
+@pytest.mark.parametrize('group', ['p4', 'mirror', 'p4m'])
+def test_of_what_is_the_same_in_all_poses_it_is_the_lifting_form(group):
+    lift, x = made(LiftingAffineSelfConv2d, 3, group)
+    full = GroupAffineSelfConv2d(3, 4, 3, group, 2).double()
+    def share(p, total):
+        "Make the sum of a parameter over its poses equal to `total`, in any shares."
+        if p.shape == total.shape: return p.copy_(total)
+        shares = torch.rand(p.shape[-3], dtype=torch.float64)
+        return p.copy_(total.unsqueeze(-3)*(shares/shares.sum())[:, None, None])
+    with torch.no_grad():
+        for name, p in full.named_parameters(): share(p, lift.get_parameter(name))
+    everywhere = x[:, :, None].expand(-1, -1, len(lift.group), -1, -1)
+    torch.testing.assert_close(full(everywhere), lift(x), **close)
+
+
+@pytest.mark.parametrize('group', ['p4', 'p4m'])
+def test_equal_scores_give_the_group_convolution_over_the_window(group):
+    layer, x = made(GroupAffineSelfConv2d, 3, group, n=(5, 6))
+    A, Q = layer.affine_value, layer.affine_query
+    conv = GroupConv2d(4, 4, 3, group, padding=1, bias=False).double()
+    with torch.no_grad():
+        for p in (A.beta, Q.psi, Q.beta): p.zero_()
+        eye = torch.eye(4, dtype=torch.float64)[:, :, None, None, None]
+        conv.weight.copy_(eye*A.psi[:, None])
+    inner = (..., slice(1, -1), slice(1, -1))
+    mean = layer.out(conv(layer.value(x))/9)
+    torch.testing.assert_close(layer(x)[inner], mean[inner], **close)
+
+
+def test_a_channel_of_each_head_can_hold_a_number_for_each_offset():
+    "Local relation networks (P2, end of 3.1): content in one channel, position in the other."
+    layer, x = made(AffineSelfConv2d, 3)
+    bias = torch.randn(2, 9, dtype=torch.float64)
+    with torch.no_grad():
+        for name, p in layer.named_parameters():
+            if name.endswith('psi'): p.fill_(1.)
+            if name.endswith('beta'): p.zero_()
+        for A in (layer.affine_query, layer.affine_key): A.psi.view(2, 2, -1)[:, 1] = 0
+        layer.affine_query.beta.view(2, 2)[:, 1] = 1
+        layer.affine_key.beta.view(2, 2, 9)[:, 1] = bias
+    q, k, v = (m(x).view(2, 2, 2, 4, 5) for m in (layer.query, layer.key, layer.value))
+    content = window_scores(q[:, :, :1]*layer.scale, k[:, :, :1], 3)
+    weights = layer.softmax(content + layer.scale*bias[..., None, None])
+    mixed = layer.out(window_sum(weights, v, 3).flatten(1, 2))
+    torch.testing.assert_close(layer(x), mixed, **close)
+
+
+DIAGONAL = Group('diagonal', [[[1, 0], [0, 1]], [[-1, 0], [0, -1]], [[0, -1], [-1, 0]],
+                              [[0, 1], [1, 0]]])
+
+
+@pytest.mark.parametrize('boundary, n', [('mask', (5, 7)), ('zero', (6, 6)), ('mask', (7, 4))])
+@pytest.mark.parametrize('group', ['C2', 'p4', 'mirror', 'p4m', DIAGONAL], ids=str)
+@pytest.mark.parametrize('cls', ON_G, **ids)
+def test_layers_on_a_group_are_equivariant(cls, group, boundary, n):
+    layer, x = made(cls, 3, group, n=n, boundary=boundary)
+    assert_equivariant(layer, x, group, tol=1e-12)
+    assert_equivariant(layer.float(), x.float(), group)
+
+
+@pytest.mark.parametrize('boundary', ['mask', 'zero'])
+@pytest.mark.parametrize('cls', LAYERS, **ids)
+def test_a_translation_moves_the_inner_pixels(cls, boundary):
+    layer, x = made(cls, 3, n=(8, 9), boundary=boundary)
+    def cut(f): return f[..., 2:, 3:]
+    inner = (..., slice(1, -1), slice(1, -1))
+    torch.testing.assert_close(cut(layer(x))[inner], layer(cut(x))[inner], **close)
+
+
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'p4m'])
+@pytest.mark.parametrize('lifts', [False, True])
+def test_the_conditioned_start_is_the_map_itself_and_a_template(group, lifts):
+    "The identity in the target's own pose; a template with the energy of k² numbers of variance 1."
+    n = len(get_group(group))
+    f = torch.randn(2, 4, *(() if lifts else (n,)), 5, 6)
+    A = GroupAffineMap(4, 3, group, 2, 'identity', lifts)
+    want = f[:, :, None].expand(-1, -1, n, -1, -1) if lifts else f
+    assert torch.equal(A.join(A.at_centre(f)), want)
+    own = A.sources(f)[0]
+    ones = torch.ones_like(own)
+    assert torch.equal(A.scores(ones, f), window_scores(ones, own, 3))
+    B = GroupAffineMap(400, 5, group, 1, 'template', lifts)
+    assert abs(B.psi.pow(2).sum().item()/(400*25) - 1) < .1 and not B.beta.any()
+
+
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'p4m'])
+@pytest.mark.parametrize('cls', LAYERS, **ids)
+def test_a_layer_counts_what_its_unfolded_twin_costs(cls, group):
+    layer, x = made(cls, 3, *([] if cls.images else [group]))
+    counted = count_macs(layer, x, twins={AffineLayer: unfolded})
+    assert sum(row.macs for row in layer_costs(layer, x)) == counted
+    torch.testing.assert_close(unfolded(layer, x), layer(x), **close)

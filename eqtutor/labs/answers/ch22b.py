@@ -1,0 +1,70 @@
+"""22b Affine networks: squeeze-and-excitation on a group, and the parameters of a layer."""
+# Plain module: edited by hand, no notebook exports it.
+from ..exercise import Exercise, Mistake
+from .draws import normal
+
+
+def maps_and_weights(seed):
+    sizes = (4, 4, 3, 5, 2), (6, 1, 4, 4, 3), (4, 8, 2, 3, 4)
+    return [(normal(c, n, h, w, seed=seed + i) + 1, normal(c, m, seed=seed + i + 9),
+             normal(m, c, seed=seed + i + 19)) for i, (c, n, h, w, m) in enumerate(sizes)]
+
+def gated(f, factors): return f*factors.reshape(*factors.shape, *[1]*(4 - factors.ndim))
+
+def squeeze_excite(f, W1, W2): return gated(f, (W1 @ (W2 @ f.mean((1, 2, 3))).relu()).sigmoid())
+
+def without_relu(f, W1, W2): return gated(f, (W1 @ (W2 @ f.mean((1, 2, 3)))).sigmoid())
+
+def without_sigmoid(f, W1, W2): return gated(f, W1 @ (W2 @ f.mean((1, 2, 3))).relu())
+
+def sum_for_mean(f, W1, W2): return gated(f, (W1 @ (W2 @ f.sum((1, 2, 3))).relu()).sigmoid())
+
+def pose_by_pose(f, W1, W2): return gated(f, (W1 @ (W2 @ f.mean((2, 3))).relu()).sigmoid())
+
+def largest(f, W1, W2): return gated(f, (W1 @ (W2 @ f.amax((1, 2, 3))).relu()).sigmoid())
+
+def factors_alone(f, W1, W2): return (W1 @ (W2 @ f.mean((1, 2, 3))).relu()).sigmoid()
+
+
+def layer_sizes(seed): return [(16, 1, 5), (8, 4, 5), (32, 4, 3), (12, 8, 7)]
+
+def layer_parameters(d, n, k): return 4*d*d*n + 3*d + 2*d*k*k*(n + 1) + d*(n + 1)
+
+def output_bias_too(d, n, k): return layer_parameters(d, n, k) + d
+
+def no_biases(d, n, k): return layer_parameters(d, n, k) - 3*d
+
+def shift_on_the_group(d, n, k): return layer_parameters(d, n, k) + (n - 1)*d*(2*k*k + 1)
+
+def query_on_the_window(d, n, k): return layer_parameters(d, n, k) + d*(n + 1)*(k*k - 1)
+
+def three_maps(d, n, k): return layer_parameters(d, n, k) - d*d*n
+
+def poses_twice(d, n, k): return layer_parameters(d, n, k) + 4*d*d*n*(n - 1)
+
+def on_the_plane(d, n, k): return layer_parameters(d, 1, k)
+
+
+EXERCISES = [
+    Exercise('22b.1', 'code', 2, squeeze_excite, maps_and_weights, mistakes=[
+        Mistake(pose_by_pose, 'You have a mean for each pose; the squeeze is over poses *and* '
+                'places, one number a channel.'),
+        Mistake(sum_for_mean, 'That is the sum over the group; divide by |G|.'),
+        Mistake(largest, 'That is the maximum over the group; P2 takes the mean.'),
+        Mistake(without_relu, 'A ReLU stands between the two maps.'),
+        Mistake(without_sigmoid, 'The factors pass a sigmoid: they lie between 0 and 1.'),
+        Mistake(factors_alone, 'These are the factors. Multiply each channel of f by its own.'),
+    ]),
+    Exercise('22b.2', 'code', 3, layer_parameters, layer_sizes, mistakes=[
+        Mistake(on_the_plane, 'On the plane this is right. On n poses the linear maps and ψ have '
+                'n times as many weights.'),
+        Mistake(output_bias_too, 'The output map has no bias.'),
+        Mistake(no_biases, 'Q, K and V have a bias, one number a channel.'),
+        Mistake(shift_on_the_group, 'β lives on places alone (Proposition 22.7): no n there.'),
+        Mistake(query_on_the_window, 'The query is taken at one pixel: ψ and β of Q have one '
+                'offset.'),
+        Mistake(three_maps, 'There are four linear maps: Q, K, V and the output.'),
+        Mistake(poses_twice, 'A group convolution is a function of the relative pose: d²n weights '
+                'a map, not d²n².'),
+    ]),
+]
