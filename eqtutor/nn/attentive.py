@@ -28,7 +28,7 @@ from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 #       y x place
 
 class PairMLP(IndexTables):
-    "Channel attention α^C for each pair of poses, from mean and max of f̃ (P1, Eq. 17)."
+    "Channel attention α^C of each pair of poses, from mean and max of f̃ (P1, Eq. 17)."
     def __init__(self,
         in_channels:int,
         out_channels:int,
