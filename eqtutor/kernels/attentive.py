@@ -436,9 +436,11 @@ def removed_in_chunks(
             psi = rearrange(some, 'q i o h ky kx -> q i (o h) (ky kx)')
             place, weigh = peaks(psi, x, window), partial(channel, o=o)
         inputs = some, of_bank, x, means, place, window, weigh, dilation
-        if chunk is None: yield removed_from(*inputs)
-        else: yield checkpoint(removed_from, *inputs, use_reentrant=False,
-                               preserve_rng_state=False)
+        if chunk is None:
+            yield removed_from(*inputs)
+        else:
+            yield checkpoint(removed_from, *inputs, use_reentrant=False,
+                             preserve_rng_state=False)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000202
 # numbers of α^X and α^C ψ that a layer keeps for backward; where there are more, it

@@ -216,7 +216,8 @@ EXERCISES = [
         Mistake(two_sigmoids,
                 'You add two sigmoids. In (17) the two scores are added first, and one sigmoid '
                 'follows.'),
-        Mistake(poses_exchanged, 'h and h̃ are exchanged in the answer: axis 1 is h, axis 2 is h̃.'),
+        Mistake(poses_exchanged,
+                'h and h̃ are exchanged in the answer: axis 1 is h, axis 2 is h̃.'),
     ]),
     Exercise('21.2', 'code', 3, spatial_weights, products_and_filters, mistakes=[
         Mistake(not_weighed,
@@ -257,8 +258,8 @@ EXERCISES = [
     Exercise('21.5', 'code', 3, disguise, weights_of_groups, HIDES_IN_THE_SUM, [
         Mistake(unchanged, 'These are the weights you were given.'),
         Mistake(other_sum,
-                'The output changes. For each g the change must cancel in Σ α(g, g̃) ψ(g⁻¹g̃) f(g̃): '
-                'filter *and* input stand beside the weight.'),
+                'The output changes. For each g the change must cancel in the sum '
+                'Σ α(g, g̃) ψ(g⁻¹g̃) f(g̃): filter *and* input stand beside the weight.'),
         Mistake(moves_along,
                 'The output is the same, but your new weights still satisfy (15): your change '
                 'moves with its pair. Take the same two g̃ for all g.'),
