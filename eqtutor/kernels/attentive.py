@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STORED', 'Window', 'window_means', 'peaks', 'patches_at', 'sum_and_max', 'sum_products', 'filter_each', 'Removed',
-           'spatial_weights', 'removed_from', 'removed_in_chunks', 'chunk_size']
+           'weights_of_places', 'removed_from', 'removed_in_chunks', 'chunk_size']
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000003
 import math
@@ -378,7 +378,7 @@ class Removed(NamedTuple):
     channel:Tensor       # α^C, `(b, q, i, n)`
     spatial:Tensor|None  # α^X, `(b, q, n, y, x)`; None where there is no such factor
 
-def spatial_weights(
+def weights_of_places(
     total:Tensor,  # Σ of α^C f̃ over the input channels, `(b, q, n, y, x)`
     top:Tensor,    # their maximum, the same shape
     bank:Tensor,   # filters of mean and maximum, `(q, 2, o, h, k, k)`
@@ -405,14 +405,14 @@ def removed_from(
     "What attention removes from some output channels (P1, Eqs 16–19)."
     psi = rearrange(filters, 'q i o h ky kx -> q i (o h) (ky kx)')
     alpha = psi.new_ones(()).expand(len(x), *psi.shape[:3])
-    if channel is not None:
+    if channel is not None and means is not None and place is not None:
         mean = (means[..., None, :] @ psi.mT).squeeze(-2)
         patches = patches_at(x, place, window)
         alpha = channel(mean, einsum(patches, psi, 'b q i n p, q i n p -> b q i n'))
     weighed = alpha[..., None]*psi
     if bank is None: return Removed(sum_products(weighed, x, window), alpha, None)
     total, top = sum_and_max(weighed, x, window)
-    spatial = spatial_weights(total, top, bank, x.shape[2], dilation)
+    spatial = weights_of_places(total, top, bank, x.shape[2], dilation)
     return Removed((spatial*total).sum(1), alpha, spatial)
 
 def removed_in_chunks(
