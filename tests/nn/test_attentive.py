@@ -1,10 +1,15 @@
-"What attentive convolutions withstand: wrong arguments, autocast, no images, compilers."
+"Attentive convolutions equal their loops, and withstand wrong arguments, autocast, compilers."
 import copy
 import pickle
+from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+from eqtutor.actions import act
+from eqtutor.cost import count_macs, count_parameters, layer_costs
+from eqtutor.equivariance import perturb_
 from eqtutor.nn.attentive import AttentiveGroupConv2d, AttentiveLiftingConv2d, PairAttention
 
 ATTEND = 'full', 'channel', 'spatial', 'input', 'rotation'
@@ -21,6 +26,128 @@ def lifting_layer(attend='full', **options):
 def an_input(layer, b=2, size=(6, 6)):
     poses = () if layer.lifts else (len(layer.group),)
     return torch.randn(b, layer.in_channels, *poses, *size)
+
+
+# --- the loop, with strides, dilations and chunks
+
+def slow(layer, f, o, h):
+    "P1's Eqs 16–19, `(b, h, w)`, for feature maps f `(b, in, |H|, h, w)`."
+    H, branch, y = layer.group, layer.branch, 0
+    psi = act(H, h, layer.weight[o:o+1])[0]
+    psi_x = act(H, h, branch.spatial.weight[o:o+1])[0]
+    pad = branch.dilation*(psi_x.shape[-1]//2)
+    for q in H.elements:
+        r = H.relative[h, q]
+        W1, W2 = branch.channel.squeeze[o, ..., r], branch.channel.excite[o, ..., r]
+        ft = F.conv2d(f[:, :, q], psi[:, q, None], None, layer.stride, layer.padding,
+                      layer.dilation, groups=f.shape[1])
+        s = [(W2 @ (W1 @ s.T).relu()).T for s in (ft.mean((2, 3)), ft.amax((2, 3)))]
+        a_c = torch.sigmoid(sum(s))[..., None, None]
+        z = torch.stack([(a_c*ft).mean(1), (a_c*ft).amax(1)], 1)
+        scores = F.conv2d(z, psi_x[None, :, q], padding=pad, dilation=branch.dilation)
+        y = y + ((1 - scores.sigmoid()*a_c)*ft).sum(1)
+    return y
+
+
+def slow_layer(layer, f):
+    poses = range(len(layer.group))
+    return torch.stack([torch.stack([slow(layer, f, o, h) for h in poses], 1)
+                        for o in range(layer.out_channels)], 1)
+
+
+def perturbed(kind, group, attend='full', kernel_size=3, **options):
+    "A small layer as after training."
+    torch.manual_seed(0)
+    return perturb_(kind(3, 4, kernel_size, group, attend=attend, **options).double())
+
+
+WINDOWS = [dict(padding=1, chunk=1), dict(dilation=2, padding='same', attention_dilation=2),
+           dict(stride=2, padding=1, chunk=3), dict(kernel_size=2, chunk=None)]
+
+
+@pytest.mark.parametrize('options', WINDOWS)
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'p4m', 'mirror'])
+def test_a_layer_equals_the_loop_in_every_window(group, options):
+    layer = perturbed(AttentiveGroupConv2d, group, bias=False, **options)
+    f = an_input(layer, size=(7, 9)).double()
+    torch.testing.assert_close(layer(f), slow_layer(layer, f), rtol=0, atol=1e-10)
+
+
+def gradients(y, inputs): return torch.autograd.grad(y.sin().sum(), inputs)
+
+
+@pytest.mark.parametrize('attend', ['full', 'channel', 'spatial'])
+@pytest.mark.parametrize('kind', [AttentiveGroupConv2d, AttentiveLiftingConv2d])
+def test_chunks_change_no_gradient(kind, attend):
+    whole = perturbed(kind, 'p4m', attend, chunk=None, padding=1)
+    f = an_input(whole).double().requires_grad_()
+    expected = gradients(whole(f), [f, *whole.parameters()])
+    for chunk in (1, 3, 4):
+        parts = perturbed(kind, 'p4m', attend, chunk=chunk, padding=1)
+        for a, b in zip(gradients(parts(f), [f, *parts.parameters()]), expected):
+            assert b.abs().max() > 1e-6
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+def test_gradients_are_those_of_the_loop_and_of_its_weights_with_ties_too():
+    layer = perturbed(AttentiveGroupConv2d, 'p4', bias=False, padding=1, chunk=2)
+    f = an_input(layer).double().requires_grad_()
+    inputs = [f, *layer.parameters()]
+    for a, b in zip(gradients(layer(f), inputs), gradients(slow_layer(layer, f), inputs)):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+    f = an_input(layer).double()*(torch.rand(2, 3, 4, 6, 6) < .2)
+    y, expected = layer(f), slow_layer(layer, f)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-10)
+    for a, b in zip(gradients(y, inputs[1:]), gradients(expected, inputs[1:])):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+def kept_for_backward(chunk):
+    "Numbers that a full-α layer keeps from forward to backward, parameters and input aside."
+    layer, f = AttentiveGroupConv2d(10, 10, 3, 'p4', chunk=chunk), torch.randn(4, 10, 4, 26, 26)
+    own, sizes = {p.data_ptr() for p in layer.parameters()} | {f.data_ptr()}, {}
+    def pack(t):
+        if t.data_ptr() not in own: sizes[t.data_ptr()] = t.numel(), t   # t: not freed
+        return t
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t): layer(f)
+    return sum(n for n, _ in sizes.values())
+
+
+def test_the_products_are_not_kept():
+    products = 4*10*4*10*4*24*24
+    assert kept_for_backward(2) < kept_for_backward(None) < products/2
+
+
+def all_products(layer, f):
+    "f̃, `(b, o, i, h, q, y, x)`."
+    poses = len(layer.group)
+    bank = layer.filters().view(4, poses, 3, poses, 3, 3)
+    def of(i, q):
+        return F.conv2d(f[:, i, q, None], bank[:, :, i, q].flatten(0, 1)[:, None], padding=1)
+    ft = [torch.stack([of(i, q) for q in range(poses)], 2) for i in range(3)]
+    return torch.stack(ft, 2).unflatten(1, (4, poses)).transpose(2, 3)
+
+
+@pytest.mark.parametrize('group', ['p4', 'p4m'])
+@pytest.mark.parametrize('attend', ['full', 'channel', 'spatial'])
+def test_the_factors_weigh_the_products(attend, group):
+    layer = perturbed(AttentiveGroupConv2d, group, attend, bias=False, padding=1)
+    f = an_input(layer).double()
+    channel, spatial = layer.factors(f)
+    channel = 1. if channel is None else channel[..., None, None]
+    spatial = 1. if spatial is None else spatial[:, :, None]
+    expected = ((1 - channel*spatial)*all_products(layer, f)).sum((2, 4))
+    torch.testing.assert_close(layer(f), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize('kind', [AttentiveGroupConv2d, AttentiveLiftingConv2d])
+def test_macs_and_parameters_are_what_is_counted(kind):
+    for group, attend in product(('p4', 'p4m', 'mirror'), ATTEND):
+        layer = kind(3, 4, 3, group, attend=attend, padding=1, chunk=2)
+        f = an_input(layer, size=(8, 9))
+        cost, = layer_costs(layer, f)
+        assert cost.parameters == count_parameters(layer)
+        assert cost.macs == count_macs(layer, f)
 
 
 # --- bad input

@@ -1,23 +1,152 @@
-"""21 Attentive group convolution.
-
-Gates of one half, an index that moves, strides that are exact.
-"""
+"""21 Attentive group convolution: P1's Equations 17 and 18 as loops, gates of one half, an index
+that moves, and weights of which a sum sees nothing."""
 # Plain module: edited by hand, no notebook exports it.
+import torch
+import torch.nn.functional as F
+
+from ...actions import act
 from ..exercise import Exercise, Mistake
-from .draws import relabelled
+from .draws import normal, relabelled
 
-STEPS = 'stride 2 on 96', 'stride 2 on 97', '2×2 pool on 49'
+GROUPS = 'D4', 'C4', 'D2'
 
+
+# --- Equation 17
+
+def products_and_matrices(seed):
+    def case(i, name):
+        group, at = relabelled(name, seed + i), seed + 10*i
+        n, c, m = len(group), 3, 2
+        return (normal(c, n, n, 4, 5, seed=at), normal(m, c, n, seed=at + 1),
+                normal(c, m, n, seed=at + 2), group)
+    return [case(i, name) for i, name in enumerate(GROUPS)]
+
+def by_pair(ft, W1, W2, group, index, gate):
+    "α^C, where `gate` makes it of W1, W2 of a pair, and of the pair's products `(c, y, x)`."
+    alpha = torch.zeros(ft.shape[:3], dtype=ft.dtype)
+    for h in group.elements:
+        for q in group.elements:
+            r = index(group, h, q)
+            alpha[:, h, q] = gate(W1[..., r], W2[..., r], ft[:, h, q])
+    return alpha
+
+def difference(group, h, q): return group.relative[h, q]
+
+def two_scores(W1, W2, products):
+    def score(v): return W2 @ (W1 @ v).relu()
+    return score(products.mean((1, 2))) + score(products.amax((1, 2)))
+
+def right_gate(W1, W2, products): return two_scores(W1, W2, products).sigmoid()
+
+def channel_weights(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, difference, right_gate)
+
+def index_from_the_right(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, lambda G, h, q: G.mul[q, G.inv[h]], right_gate)
+
+def difference_turned_round(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, lambda G, h, q: G.relative[q, h], right_gate)
+
+def numbers_subtracted(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, lambda G, h, q: (q - h) % len(G), right_gate)
+
+def source_pose_alone(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, lambda G, h, q: q, right_gate)
+
+def no_sigmoid(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, difference, two_scores)
+
+def no_relu(ft, W1, W2, group):
+    def gate(W1, W2, products):
+        return (W2 @ W1 @ (products.mean((1, 2)) + products.amax((1, 2)))).sigmoid()
+    return by_pair(ft, W1, W2, group, difference, gate)
+
+def added_before_the_relu(ft, W1, W2, group):
+    def gate(W1, W2, products):
+        return (W2 @ (W1 @ (products.mean((1, 2)) + products.amax((1, 2)))).relu()).sigmoid()
+    return by_pair(ft, W1, W2, group, difference, gate)
+
+def mean_alone(ft, W1, W2, group):
+    def gate(W1, W2, products): return (W2 @ (W1 @ products.mean((1, 2))).relu()).sigmoid()
+    return by_pair(ft, W1, W2, group, difference, gate)
+
+def two_sigmoids(ft, W1, W2, group):
+    def gate(W1, W2, products):
+        def score(v): return W2 @ (W1 @ v).relu()
+        return score(products.mean((1, 2))).sigmoid() + score(products.amax((1, 2))).sigmoid()
+    return by_pair(ft, W1, W2, group, difference, gate)
+
+def poses_exchanged(ft, W1, W2, group): return channel_weights(ft, W1, W2, group).mT
+
+
+# --- Equation 18
+
+def products_and_filters(seed):
+    def case(i, name, k):
+        group, at = relabelled(name, seed + i), seed + 10*i + 5
+        n, c = len(group), 3
+        return (normal(c, n, n, 5, 6, seed=at), normal(c, n, n, seed=at + 1).sigmoid(),
+                normal(2, n, k, k, seed=at + 2), group)
+    return [case(i, name, k) for i, (name, k) in enumerate(zip(GROUPS, (3, 5, 3)))]
+
+def at_pairs(ft, alpha_c, psi_x, group, statistics, turn):
+    "The scores of (18), with other statistics of the weighed products or another filter."
+    scores = torch.zeros_like(ft[0])
+    for h in group.elements:
+        w = turn(group, h, psi_x)
+        for q in group.elements:
+            z = statistics(alpha_c[:, h, q, None, None]*ft[:, h, q])
+            scores[h, q] = F.conv2d(z[None], w[:, q][None], padding=w.shape[-1]//2)[0, 0]
+    return scores
+
+def mean_and_top(products): return torch.stack([products.mean(0), products.amax(0)])
+
+def filter_moved(group, h, w): return act(group, h, w[None])[0]
+
+def spatial_weights(ft, alpha_c, psi_x, group):
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, filter_moved).sigmoid()
+
+def not_weighed(ft, alpha_c, psi_x, group):
+    return spatial_weights(ft, torch.ones_like(alpha_c), psi_x, group)
+
+def not_moved(ft, alpha_c, psi_x, group):
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, lambda G, h, w: w).sigmoid()
+
+def moved_back(ft, alpha_c, psi_x, group):
+    def back(G, h, w): return filter_moved(G, int(G.inv[h]), w)
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, back).sigmoid()
+
+def poses_not_moved(ft, alpha_c, psi_x, group):
+    def turned(G, h, w): return act(G, h, w.transpose(0, 1)).transpose(0, 1)
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, turned).sigmoid()
+
+def top_and_mean(ft, alpha_c, psi_x, group):
+    def statistics(products): return mean_and_top(products).flip(0)
+    return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
+
+def sum_for_mean(ft, alpha_c, psi_x, group):
+    def statistics(products): return torch.stack([products.sum(0), products.amax(0)])
+    return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
+
+def summed_over_sources(ft, alpha_c, psi_x, group):
+    scores = at_pairs(ft, alpha_c, psi_x, group, mean_and_top, filter_moved)
+    return scores.sum(1, keepdim=True).sigmoid().expand(scores.shape)
+
+def scores_alone(ft, alpha_c, psi_x, group):
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, filter_moved)
+
+
+# --- an index that moves
 
 def six_groups(seed):
     names = 'C4', 'C6', 'D2', 'D3', 'D4', 'D5'
     return [(relabelled(name, seed + i),) for i, name in enumerate(names)]
 
 def count_changed(group, index):
-    "The triples (h̄, h, h̃) for which the index of h and h̃ is another once h̄ has moved both."
+    "The triples (k, h, h̃) for which the index of h and h̃ is another once k has moved both."
     mul, elements = group.mul, group.elements
-    return sum(int(index(mul[a, h], mul[a, q]) != index(h, q))
-               for a in elements for h in elements for q in elements)
+    return sum(int(index(mul[k, h], mul[k, q]) != index(h, q))
+               for k in elements for h in elements for q in elements)
 
 def moved_triples(group): return count_changed(group, lambda h, q: group.mul[q, group.inv[h]])
 
@@ -28,12 +157,94 @@ def every_triple(group): return len(group)**3
 def pairs_for_triples(group): return moved_triples(group)//len(group)
 
 
-def at_steps(*exact): return dict(zip(STEPS, exact))
+# --- weights of which a sum sees nothing
+
+# the same output for f and for every moved f; differs from alpha; breaks (15)
+HIDES_IN_THE_SUM = '''(lambda a, p, f, G: (lambda new, rel: [
+    tuple(new.shape) == tuple(a.shape),
+    float((((new - a)*p[rel]*f).sum(1)).abs().max()) < 1e-9,
+    float((new - a).abs().max()) > .01,
+    max(float((fn(a[rel[u]][:, rel[u]], p, f[rel[u]], G) - new[rel[u]][:, rel[u]]).abs().max())
+        for u in G.elements) > 1e-3
+])(fn(a, p, f, G), G.relative))(*case)'''
+
+
+def weights_of_groups(seed):
+    "α(g, g̃) = a(g⁻¹g̃) + b(f(g), f(g̃)): it satisfies (15); and f without zeros."
+    def case(i, name):
+        group, at = relabelled(name, seed + i), seed + 10*i + 7
+        f, part = normal(len(group), seed=at), normal(len(group), seed=at + 1)
+        f = f.sign()*(f.abs() + .2)
+        alpha = (part[group.relative] + f[:, None]*f).sigmoid()
+        return alpha, normal(len(group), seed=at + 2), f, group
+    return [case(i, name) for i, name in enumerate(('C4', 'D3', 'D4'))]
+
+def disguise(alpha, psi, f, group):
+    v, free = psi[group.relative]*f, torch.zeros_like(alpha)
+    free[:, 0], free[:, 1] = v[:, 1], -v[:, 0]
+    return alpha + free/free.abs().max()
+
+def unchanged(alpha, psi, f, group): return alpha
+
+def other_sum(alpha, psi, f, group): return alpha + (torch.arange(len(f)) == 0)*.5
+
+def moves_along(alpha, psi, f, group):
+    v, free = psi[group.relative]*f, torch.zeros_like(alpha)
+    rows, other = torch.arange(len(f)), group.mul[:, 1]
+    free[rows, rows], free[rows, other] = v[rows, other], -v[rows, rows]
+    return alpha + free/free.abs().max()
 
 
 EXERCISES = [
-    Exercise('21.1', 'proof', 3),
-    Exercise('21.2', 'predict', 2, name='multiples',
+    Exercise('21.1', 'code', 3, channel_weights, products_and_matrices, mistakes=[
+        Mistake(index_from_the_right,
+                'You take the matrices by h̃h⁻¹. Asked is h⁻¹h̃, `group.relative[h, q]`: on an '
+                'abelian group nobody would notice.'),
+        Mistake(difference_turned_round,
+                'You take the matrices by h̃⁻¹h: the arguments of `relative` are exchanged.'),
+        Mistake(numbers_subtracted,
+                'You subtract the numbers of the poses. The pose difference is h⁻¹h̃, from the '
+                'table of the group.'),
+        Mistake(source_pose_alone,
+                'You take the matrices by h̃ alone; they belong to the pose *difference* h⁻¹h̃.'),
+        Mistake(no_sigmoid, 'These are scores. The sigmoid is missing.'),
+        Mistake(no_relu, 'The ReLU between W₁ and W₂ is missing.'),
+        Mistake(added_before_the_relu,
+                'You add mean and maximum before the network. Each passes through it, and then '
+                'the two scores are added.'),
+        Mistake(mean_alone, 'The maximum is missing: (17) has two summands.'),
+        Mistake(two_sigmoids,
+                'You add two sigmoids. In (17) the two scores are added first, and one sigmoid '
+                'follows.'),
+        Mistake(poses_exchanged,
+                'h and h̃ are exchanged in the answer: axis 1 is h, axis 2 is h̃.'),
+    ]),
+    Exercise('21.2', 'code', 3, spatial_weights, products_and_filters, mistakes=[
+        Mistake(not_weighed,
+                'You take mean and maximum of f̃. The factors stand in series: take them of '
+                'α^C f̃.'),
+        Mistake(not_moved, 'The filter is not moved: at pose h it is 𝓛_h ψ^X.'),
+        Mistake(moved_back, 'The filter is moved by h⁻¹; asked is 𝓛_h.'),
+        Mistake(poses_not_moved,
+                'You turn the filter as an image. It is a filter on G: 𝓛_h permutes its poses '
+                'too, as `act` on `(1, 2, |H|, k, k)` does.'),
+        Mistake(top_and_mean, 'Mean and maximum are exchanged: `psi_x[0]` is for the mean.'),
+        Mistake(sum_for_mean, 'You take the sum over the channels; asked is the mean.'),
+        Mistake(summed_over_sources,
+                'You sum over h̃. That is a group convolution; (18) keeps h̃ as an argument.'),
+        Mistake(scores_alone, 'These are scores. The sigmoid is missing.'),
+    ]),
+    Exercise('21.3', 'code', 3, moved_triples, six_groups, mistakes=[
+        Mistake(inverse_on_the_left,
+                'You count for h⁻¹h̃, which never moves. Asked is h̃h⁻¹, with the inverse on the '
+                'right.'),
+        Mistake(every_triple,
+                'Not every triple: k commutes with some elements, with the identity for one, and '
+                'those stay.'),
+        Mistake(pairs_for_triples,
+                'You count pairs (k, h̃h⁻¹). Each element occurs for |H| pairs (h, h̃).'),
+    ]),
+    Exercise('21.4', 'predict', 2, name='multiples',
              right={'full': .75, 'channel': .5, 'spatial': .5}, mistakes=[
         Mistake({'full': .5, 'channel': .5, 'spatial': .5},
                 'Full attention has two gates of ½, one after the other, on the branch that is '
@@ -44,23 +255,14 @@ EXERCISES = [
         Mistake({'full': 1., 'channel': 1., 'spatial': 1.},
                 'A score of 0 does not switch the gate off: σ(0) is ½.'),
     ]),
-    Exercise('21.3', 'code', 3, moved_triples, six_groups, mistakes=[
-        Mistake(inverse_on_the_left,
-                'This counts for h⁻¹h̃, which never moves. Asked is h̃h⁻¹.'),
-        Mistake(every_triple,
-                'Not every triple: h̄ commutes with some indices, with the identity for one, and '
-                'those stay.'),
-        Mistake(pairs_for_triples,
-                'You count pairs (h̄, index). Each index occurs for |H| pairs (h, h̃).'),
+    Exercise('21.5', 'code', 3, disguise, weights_of_groups, HIDES_IN_THE_SUM, [
+        Mistake(unchanged, 'These are the weights you were given.'),
+        Mistake(other_sum,
+                'The output changes. For each g the change must cancel in the sum '
+                'Σ α(g, g̃) ψ(g⁻¹g̃) f(g̃): filter *and* input stand beside the weight.'),
+        Mistake(moves_along,
+                'The output is the same, but your new weights still satisfy (15): your change '
+                'moves with its pair. Take the same two g̃ for all g.'),
     ]),
-    Exercise('21.4', 'predict', 2, name='exact_steps', right=at_steps(False, True, False),
-             mistakes=[
-        Mistake(at_steps(False, False, False),
-                'On 97 pixels [::2] takes 0, 2, …, 96, and so it does on the reversed ones: '
-                'exact.'),
-        Mistake(at_steps(False, True, True),
-                'The 2×2 pool leaves one of 49 pixels over, at one end.'),
-        Mistake(at_steps(True, True, False),
-                'On 96 pixels [::2] takes the even ones, and of the reversed ones the odd.'),
-    ]),
+    Exercise('21.6', 'proof', 3),
 ]

@@ -1,0 +1,64 @@
+"""21b Networks with attentive convolutions: strides that are exact, and what attention adds."""
+# Plain module: edited by hand, no notebook exports it.
+from ..exercise import Exercise, Mistake
+
+STEPS = 'stride 2 on 96', 'stride 2 on 97', '2×2 pool on 49'
+VARIANTS = 'full', 'channel', 'spatial', 'input', 'rotation'
+
+
+def at_steps(*exact): return dict(zip(STEPS, exact))
+
+
+def layer_sizes(seed):
+    return [(*sizes, attend) for attend in VARIANTS
+            for sizes in ((6, 4, 4, 3, 7), (11, 23, 8, 2, 5))]
+
+def parameters(I, O, n, hidden, k, attend, shared=('input',), statistics=2, poses=None):
+    matrices, places = 2*n*I*hidden, statistics*(n if poses is None else poses)*k**2
+    each = 1 if attend in shared else O
+    return {'full': each*(matrices + places), 'channel': each*matrices,
+            'spatial': each*places, 'input': each*(matrices + places), 'rotation': n*I}[attend]
+
+def added_parameters(I, O, n, hidden, k, attend):
+    return parameters(I, O, n, hidden, k, attend)
+
+def one_for_all(I, O, n, hidden, k, attend):
+    return parameters(I, O, n, hidden, k, attend, shared=VARIANTS)
+
+def one_for_each(I, O, n, hidden, k, attend):
+    return parameters(I, O, n, hidden, k, attend, shared=())
+
+def mean_without_maximum(I, O, n, hidden, k, attend):
+    return parameters(I, O, n, hidden, k, attend, statistics=1)
+
+def filter_of_an_image(I, O, n, hidden, k, attend):
+    return parameters(I, O, n, hidden, k, attend, poses=1)
+
+def one_matrix(I, O, n, hidden, k, attend):
+    if attend in ('spatial', 'rotation'): return parameters(I, O, n, hidden, k, attend)
+    return parameters(I, O, n, hidden, k, attend) - (1 if attend == 'input' else O)*n*I*hidden
+
+
+EXERCISES = [
+    Exercise('21b.1', 'predict', 2, name='exact_steps', right=at_steps(False, True, False),
+             mistakes=[
+        Mistake(at_steps(False, False, False),
+                'On 97 pixels [::2] takes 0, 2, …, 96, and so it does on the reversed ones: '
+                'exact.'),
+        Mistake(at_steps(False, True, True),
+                'The 2×2 pool leaves one of 49 pixels over, at one end.'),
+        Mistake(at_steps(True, True, False),
+                'On 96 pixels [::2] takes the even ones, and of the reversed ones the odd.'),
+    ]),
+    Exercise('21b.2', 'code', 3, added_parameters, layer_sizes, mistakes=[
+        Mistake(one_for_all,
+                'In full attention, α_CH and α_SP each *output channel* has its own matrices and '
+                'filters.'),
+        Mistake(one_for_each, 'α_F has one map for all output channels: do not multiply by O.'),
+        Mistake(mean_without_maximum,
+                'The spatial filter reads two maps, mean and maximum.'),
+        Mistake(filter_of_an_image,
+                'The spatial filter lies on G: k² entries for each of n poses.'),
+        Mistake(one_matrix, 'There are two matrices for each pose difference, W₁ and W₂.'),
+    ]),
+]
