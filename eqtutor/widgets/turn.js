@@ -815,7 +815,9 @@ class Turn {
     this.group = { ...this.spec.group, turns: this.spec.group.matrices.map(turnOf) };
     this.drawing = false;
     this.eyes = [];
-    for (const graph of this.spec.networks) this.eyes.push(new Eye(graph, this));
+    for (const network of this.spec.networks) {
+      this.eyes.push(new Eye(graphOf(network, this.spec.steps), this));
+    }
     const { layer, channel, turn } = this.spec;
     const shown = this.eyes.map((_, i) => i);
     this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null };
@@ -1162,38 +1164,50 @@ class Turn {
 
 const networks = new Map();
 
-// What a graph leaves out is as usual.
-const USUAL = {
-  weights: {}, tables: {}, stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1,
-};
+// What a step leaves out is as usual, and it reads what the one before it gave.
+const USUAL = { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 };
+
+// The graph of a network from the steps it takes, which others may take, too, and its own tensors.
+function graphOf({ nodes, ...network }, steps) {
+  let before = 'input';
+  const whole = nodes.map(([number, own]) => {
+    const node = { ...USUAL, inputs: [before], ...steps[number], weights: own, tables: own };
+    before = node.name;
+    return node;
+  });
+  return { ...network, nodes: whole };
+}
 
 function networkOf(graph) {
   const key = JSON.stringify(graph);
   if (!networks.has(key)) {
-    const nodes = graph.nodes.map(node => ({ ...USUAL, ...node }));
-    const names = nodes.flatMap(({ weights, tables }) => Object.values({ ...weights, ...tables }));
+    const names = graph.nodes.flatMap(({ weights }) => Object.values(weights));
     const own = Object.fromEntries(names.map(name => [name, tensorOf(name)]));
-    networks.set(key, readNetwork({ ...graph, nodes, tensors: own }));
+    networks.set(key, readNetwork({ ...graph, tensors: own }));
   }
   return networks.get(key);
 }
 
 const tensors = new Map();
-const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-  + '!#$%&()*+-;,=>?@^_`{|}~';
+// what may stand in a text in a script: no quote, no backslash, no tag
+const LETTERS = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))
+  .filter(letter => !'"\\<'.includes(letter));
 
-// Four bytes from five letters; a last group that is shorter stands for fewer bytes.
-function fromBase85(text) {
-  const value = new Map([...DIGITS].map((digit, i) => [digit, i]));
-  let bytes = '';
-  for (let i = 0; i < text.length; i += 5) {
-    const group = text.slice(i, i + 5);
-    const number = [...group.padEnd(5, '~')].reduce((sum, digit) => sum * 85 + value.get(digit), 0);
-    for (let k = 3; k > 4 - group.length; k--) {
-      bytes += String.fromCharCode(Math.floor(number / 256 ** k) % 256);
+// Thirteen bits from two letters, lowest first. Numbers have two bytes or four: one that is left
+// over is padding.
+function bytesFromLetters(text) {
+  const value = new Map(LETTERS.map((letter, i) => [letter, i]));
+  const bytes = [];
+  let bits = 0;
+  let held = 0; // how many bits
+  for (let i = 0; i < text.length; i += 2) {
+    bits += (LETTERS.length * value.get(text[i]) + value.get(text[i + 1])) << held;
+    for (held += 13; held >= 8; held -= 8) {
+      bytes.push(String.fromCharCode(bits & 255));
+      bits >>= 8;
     }
   }
-  return bytes;
+  return bytes.slice(0, bytes.length - (bytes.length % 2)).join('');
 }
 
 function tensorOf(name) {
@@ -1201,7 +1215,7 @@ function tensorOf(name) {
     for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
       block.dataset.read = '';
       for (const [key, { text, ...tensor }] of Object.entries(JSON.parse(block.textContent))) {
-        tensors.set(key, { ...tensor, data: btoa(fromBase85(text)) });
+        tensors.set(key, { ...tensor, data: btoa(bytesFromLetters(text)) });
       }
     }
   }
