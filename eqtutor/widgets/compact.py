@@ -5,6 +5,7 @@ expression, and what looks like a comment may stand in a text. White space goes 
 become another one, and a line break only where JavaScript would not have ended a statement there.
 Where a slash can be read in two ways the script is refused.
 """
+# Plain module: edited by hand, no notebook exports it.
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -28,16 +29,17 @@ NO_END = set('{([,;=?:&|<>*!'), set('})]?:&|=<>')   # of a statement: behind the
 
 class Token(NamedTuple):
     "A piece of a script."
-    kind: str   # 'comment', 'string' (also a template or a regular expression), 'word', …
-    text: str
+    kind:str   # 'comment', 'string' (also a template or a regular expression), 'word', …
+    text:str
 
 
 def tokens(
-    text: str,     # a script
-    start: int=0,  # where to begin
-) -> Iterator[Token]:
+    text:str,     # a script
+    start:int=0,  # where to begin
+)->Iterator[Token]:
     "The tokens of a script, up to a closing brace that it has not opened."
-    last, opened, head = Token('mark', ';'), [], False
+    last, head = Token('mark', ';'), False
+    opened:list[bool] = []   # brackets: is each the head of a loop or a condition?
     while start < len(text):
         token = _next(text, start, last, head)
         if token.text == '}' and not opened: return
@@ -50,10 +52,11 @@ def tokens(
         last = token
 
 
-def _next(text: str, start: int, last: Token, head: bool) -> Token:
+def _next(text:str, start:int, last:Token, head:bool)->Token:
     "The token that begins here; `last` stood before it, `head`: and it closed the head of a loop."
     if text[start] == '`': return Token('string', text[start:_template_end(text, start + 1)])
     match = TOKEN.match(text, start)
+    assert match and match.lastgroup   # every letter is one of these
     if match[0] != '/': return Token(match.lastgroup, match[0])
     if last.text in ('}', '++', '--'):
         line = text.count('\n', 0, start) + 1
@@ -66,7 +69,7 @@ def _next(text: str, start: int, last: Token, head: bool) -> Token:
     return Token('string', match[0])
 
 
-def _template_end(text: str, at: int) -> int:
+def _template_end(text:str, at:int)->int:
     "Behind the template literal whose text begins at `at`; what stands in its ${…} is code."
     while text[at] != '`':
         if text.startswith('${', at):
@@ -77,8 +80,8 @@ def _template_end(text: str, at: int) -> int:
 
 
 def compact_script(
-    text: str, # an ES module
-) -> str:      # what may stand in a function
+    text:str, # an ES module
+)->str:       # what may stand in a function
     "A module without imports, the word export, comments, and white space that nothing needs."
     kept, gaps, gap = [';'], [''], ''
     for token in _body(tokens(text)):
@@ -94,7 +97,7 @@ def compact_script(
     return ''.join(before + text for before, text in zip(gaps[1:], kept[1:]))
 
 
-def _body(all_: Iterator[Token]) -> Iterator[Token]:
+def _body(all_:Iterator[Token])->Iterator[Token]:
     "The tokens without `import …;` and without `export`, which stand at the outermost level."
     depth, skips = 0, False
     for token in all_:
@@ -105,7 +108,7 @@ def _body(all_: Iterator[Token]) -> Iterator[Token]:
         if token.text == ';': skips = False
 
 
-def _gap(before: str, gap: str, after: str) -> str:
+def _gap(before:str, gap:str, after:str)->str:
     "What has to stay of the white space between two tokens: nothing, a space or a line break."
     if not gap: return ''
     a, b = before[-1], after[0]
@@ -119,8 +122,8 @@ def _gap(before: str, gap: str, after: str) -> str:
 
 
 def compact_style(
-    text: str, # a style sheet
-) -> str:
+    text:str, # a style sheet
+)->str:
     "A style sheet without comments, and without white space around its marks."
     text = re.sub(r'''("[^"\n]*"|'[^'\n]*')|/\*.*?\*/''', lambda m: m[1] or ' ', text, flags=re.S)
     parts = re.split(r'''("[^"\n]*"|'[^'\n]*')''', text)   # texts stand at odd places

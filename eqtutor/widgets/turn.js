@@ -221,12 +221,15 @@ class Eye {
   // Maps of one channel, one a pose; without poses, of a few channels.
   panels({ data, shape }, channel) {
     const area = shape.at(-1) * shape.at(-2);
-    const poses = shape.length === 4 ? shape[1] : 1;
-    const n = poses > 1 ? poses : Math.min(4, shape[0]);
     const first = this.firstPanel(shape, channel);
-    return Array.from({ length: n }, (_, i) => {
+    return Array.from({ length: this.panelCount(shape) }, (_, i) => {
       return data.subarray((first + i) * area, (first + i + 1) * area);
     });
+  }
+
+  panelCount(shape) {
+    const poses = shape.length === 4 ? shape[1] : 1;
+    return poses > 1 ? poses : Math.min(4, shape[0]);
   }
 
   firstPanel(shape, channel) {
@@ -278,6 +281,7 @@ class Dial {
     this.widget = widget;
     this.box = widget.root.querySelector('.dial');
     this.canvas = this.box.querySelector('canvas');
+    this.nib = this.box.querySelector('.nib');
     this.ring = this.box.querySelector('svg');
     this.ring.append(draw('circle', { r: 92 }));
     for (const { degrees } of widget.stops(false)) {
@@ -617,6 +621,9 @@ class Sum {
 
 // --- which picture: prepared ones, a drawing, a file
 
+// what the picture is while it is drawn on
+const PAPER = { tabindex: 0, role: 'application', 'aria-label': 'paper: arrow keys move the pen' };
+
 class Gallery {
   constructor(widget) {
     this.widget = widget;
@@ -678,11 +685,49 @@ class Gallery {
     this.widget.dial.box.classList.add('drawing');
     this.pen.setAttribute('aria-pressed', true);
     this.pen.textContent = '✓ Turn it';
-    this.say('Draw a digit on the picture with mouse, finger or pen; then press “Turn it”.');
+    this.say('Draw a digit with mouse, finger or pen, then press “Turn it”. With keys: the arrows '
+      + 'move the pen on the picture, Space puts it down and lifts it, Enter turns.');
     this.widget.set({ turn: 0, mirror: false });
     const { shape } = this.widget.spec;
     const area = shape[0] * shape[1] * shape[2];
     this.ink({ data: new Float64Array(area), shape });
+    this.nib = { x: (shape[2] - 1) / 2, y: (shape[1] - 1) / 2, down: false };
+    const { box } = this.widget.dial;
+    for (const [name, value] of Object.entries(PAPER)) box.setAttribute(name, value);
+    box.focus({ preventScroll: true });
+    this.showNib();
+  }
+
+  // Where the keyboard's pen is, and whether it writes.
+  showNib() {
+    const { x, y, down } = this.nib;
+    const [, height, width] = this.widget.spec.shape;
+    const { style, classList } = this.widget.dial.nib;
+    style.left = `${(100 * (x + .5)) / width}%`;
+    style.top = `${(100 * (y + .5)) / height}%`;
+    classList.toggle('down', down);
+  }
+
+  // The keys of the pen: a pixel a step, and a stroke where it is down.
+  write(event) {
+    const step = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+    const { nib } = this;
+    const [, height, width] = this.widget.spec.shape;
+    const from = [nib.x, nib.y];
+    if (event.key === ' ') nib.down = !nib.down;
+    else if (event.key === 'Enter' || event.key === 'Escape') this.stop(true);
+    else if (Object.hasOwn(step, event.key)) {
+      nib.x = clamp(nib.x + step[event.key][0], 0, width - 1);
+      nib.y = clamp(nib.y + step[event.key][1], 0, height - 1);
+    } else return;
+    event.preventDefault();
+    if (nib.down && this.widget.drawing) this.stroke(from, [nib.x, nib.y]);
+    this.showNib();
+  }
+
+  stroke(from, to) {
+    const old = this.get('drawn');
+    this.ink({ data: inked(old, from, to), shape: old.shape });
   }
 
   ink(picture) {
@@ -690,10 +735,12 @@ class Gallery {
     this.widget.set({ picture: 'drawn' });
   }
 
-  stop() {
+  stop(goes) {
     if (!this.widget.drawing) return;
     this.widget.drawing = false;
     this.widget.dial.box.classList.remove('drawing');
+    for (const name of Object.keys(PAPER)) this.widget.dial.box.removeAttribute(name);
+    if (goes) this.widget.slider.focus({ preventScroll: true });
     this.pen.setAttribute('aria-pressed', false);
     this.pen.textContent = '✎ Draw';
     this.say('');
@@ -708,21 +755,20 @@ class Gallery {
       return [((event.clientX - frame.left) / frame.width) * width - .5,
         ((event.clientY - frame.top) / frame.height) * height - .5];
     };
-    const stroke = (from, to) => {
-      const old = this.get('drawn');
-      this.ink({ data: inked(old, from, to), shape: old.shape });
-    };
+    box.addEventListener('keydown', event => {
+      if (this.widget.drawing) this.write(event);
+    });
     box.addEventListener('pointerdown', event => {
       if (!this.widget.drawing) return;
       event.preventDefault();
       box.setPointerCapture(event.pointerId);
       last = point(event);
-      stroke(last, last);
+      this.stroke(last, last);
     });
     box.addEventListener('pointermove', event => {
       if (!last) return;
       const now = point(event);
-      stroke(last, now);
+      this.stroke(last, now);
       last = now;
     });
     box.addEventListener('pointerup', () => (last = null));
@@ -1032,7 +1078,20 @@ class Turn {
     if (channel >= 0) change.channel = channel;
     const shown = (get('show') ?? '').split('.').filter(i => i && Number(i) in this.eyes);
     if (shown.length) change.shown = shown.map(Number);
+    const pixel = this.readPixel(get('pixel'), change.layer ?? this.state.layer);
+    if (pixel) change.pixel = pixel;
     this.become(change);
+  }
+
+  // 'network.panel.row.column', if there is such a pixel.
+  readPixel(text, layer) {
+    if (!/^\d+(\.\d+){3}$/.test(text ?? '')) return null;
+    const [network, panel, y, x] = text.split('.').map(Number);
+    const eye = this.eyes[network];
+    if (!eye) return null;
+    const { shape } = eye.layer(layer);
+    const there = panel < eye.panelCount(shape) && y < shape.at(-2) && x < shape.at(-1);
+    return there ? { network, panel, y, x } : null;
   }
 
   // When the hand has come to rest: the state goes into the address, and is said aloud.
@@ -1045,9 +1104,11 @@ class Turn {
     const spoken = this.root.querySelector('.spoken');
     spoken.textContent = [this.headline, ...this.verdicts].join(' ');
     if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
-    const { turn, mirror, picture, layer, channel, shown } = this.state;
+    const { turn, mirror, picture, layer, channel, shown, pixel } = this.state;
     const entries = new URLSearchParams(location.hash.slice(1));
     const all = { turn, picture, layer, channel, mirror: mirror ? 1 : '', show: shown.join('.') };
+    all.pixel = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';
+    if (picture === 'loaded') all.picture = ''; // a file stays with the reader
     all.ink = picture === 'drawn' ? this.gallery.encode() : '';
     for (const [key, value] of Object.entries(all)) {
       if (value === '') entries.delete(this.prefix + key);

@@ -58,8 +58,8 @@ _LETTERS = ''.join(letter for i in range(32, 127) if (letter := chr(i)) not in '
 def _as_letters(data:bytes)->str:
     "Two letters for thirteen bits, lowest first, where base64 has twelve in two."
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder='little')
-    bits = np.pad(bits, (0, -len(bits) % 13)).reshape(-1, 13)
-    pairs = np.divmod(bits @ 2**np.arange(13), len(_LETTERS))
+    rows = np.pad(bits, (0, -len(bits) % 13)).reshape(-1, 13)
+    pairs = np.divmod(rows @ 2**np.arange(13), len(_LETTERS))
     return ''.join(_LETTERS[i] for i in np.stack(pairs, 1).flatten())
 
 def _denser(tensor:dict[str, Any])->dict[str, Any]:

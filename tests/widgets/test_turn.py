@@ -106,20 +106,42 @@ def draw_seven(page):
 
 # --- like a person
 
+def draw_seven_with_keys(page):
+    "The pen begins in the middle of 28 × 28 pixels: to the left, up; then the two strokes."
+    page.locator('.draw').focus()
+    page.keyboard.press('Enter')
+    for key, times in (('ArrowLeft', 6), ('ArrowUp', 6), ('Space', 1), ('ArrowRight', 12)):
+        for _ in range(times): page.keyboard.press(key)
+    for _ in range(7):
+        for key in ('ArrowDown', 'ArrowDown', 'ArrowLeft'): page.keyboard.press(key)
+    page.keyboard.press('Enter')
+
+
+def turn_with_keys(page):
+    "By 37 degrees."
+    assert page.evaluate('document.activeElement.type') == 'range'   # where Enter has led
+    for key, times in ('PageUp', 3), ('ArrowUp', 7):
+        for _ in range(times): page.keyboard.press(key)
+
+
 @pytest.mark.parametrize('width', (1280, 390))
-def test_draw_a_seven_drag_it_and_press_the_right_arrow(see, width):
+@pytest.mark.parametrize('draw, turn', [
+    (draw_seven, lambda page: turn_by_hand(page, 0, 37)),
+    (draw_seven_with_keys, turn_with_keys)], ids=('mouse', 'keys'))
+def test_draw_a_seven_turn_it_and_press_the_right_arrow(see, width, draw, turn):
     page = see(width=width)
-    draw_seven(page)
+    draw(page)
     settled(page)
     assert headline(page) == 'All 3 networks say 7. Now turn the picture.'
     upright = {row: pixels(page, 'plain network', row) for row in ('before', 'after')}
     assert upright['before'] == upright['after'] and 'Turn the picture' in verdict(page, HERO[0])
-    turn_by_hand(page, 0, 37)
+    turn(page)
     settled(page, 37)
+    assert answer(page, 'plain network') != '7'
     assert pixels(page, 'plain network', 'after') != upright['after']
     assert pixels(page, 'plain network', 'before') == upright['before']
     assert 'Between the turns' in verdict(page, 'p4 network')
-    slider(page).press('ArrowRight')
+    page.keyboard.press('ArrowRight')
     settled(page, 90)
     assert answer(page, 'p4 network') == '7' and answer(page, 'plain network') != '7'
     assert f'The plain network now says {answer(page, "plain network")}.' in headline(page)
@@ -269,6 +291,26 @@ def test_the_address_brings_everything_back(see):
     assert not card(page, 'broken network').is_visible()
 
 
+def test_the_address_brings_the_pixel_back(see):
+    page = see(address='turn=90&layer=layers.conv2')
+    page.get_by_role('button', name=re.compile('^p4 network, map 90°')).click()
+    settled(page)
+    shown = page.locator('.value').inner_text()
+    assert 'filter × patch' in shown and 'pixel=0.1.' in page.url
+    page.reload()
+    settled(page)
+    assert page.locator('.value').inner_text() == shown and page.locator('.pixel').count() == 1
+    page.get_by_label('layer', exact=True).select_option('layers.relu3')   # has no such pixel
+    settled(page)
+    assert 'pixel=' not in page.url and page.locator('.pixel').count() == 0
+
+
+@pytest.mark.parametrize('pixel', ['0.4.0.0', '3.0.0.0', '0.0.99.0', '0.0.0', '0.0.0.-1', '0.0.x.1'])
+def test_a_pixel_that_is_not_there(see, pixel):
+    page = see(address=f'turn=90&layer=layers.conv2&pixel={pixel}')
+    assert page.locator('.pixel').count() == 0 and 'Click a pixel' in page.locator('.value').inner_text()
+
+
 BAD = ['turn=x&layer=nowhere&picture=99&channel=-4&show=7', 'ink=%3Cscript%3E&picture=drawn',
        'picture=constructor&layer=__proto__&turn=1e999']
 
@@ -322,6 +364,7 @@ def test_a_loaded_picture_is_made_small_and_nothing_in_it_runs(see):
     x = torch.tensor(values['data']).view(values['shape'])
     assert values['shape'] == [1, 28, 28] and x[0, 5, 14] > .9 and x[0, 20, 14] < .1
     assert 'sent nowhere' in page.locator('.said').inner_text()
+    assert 'picture=' not in page.url   # nor into the address
 
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" onload="document.title=1"><script>x</script></svg>'

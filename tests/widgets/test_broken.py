@@ -1,0 +1,114 @@
+"""Every layer that is broken on purpose shows it: the widgets of all notebooks, in a browser.
+
+They are tried as stored. A widget says ✗ at some turn and nothing at none. It is to show a fault if
+its cell asks for one (`expect_broken`), if its title says so, or if one of its networks is called
+broken.
+"""
+import re
+
+import pytest
+from pages import Notebook, read_all, stored
+
+from eqtutor.widgets import RotateAndPermute, TurnThePicture, whole_page
+
+from .examples import MAKE, NoPermutation, letter, two_layers
+from .test_notebooks import WORDS
+
+PREPARED, TURN = '.eqtutor-frames, .eqtutor-spots', '.eqtutor-turn'
+NAME = re.compile(r'<(?:div|section) id="eqtutor-[^>]*aria-label="([^"]*)"')
+CARD = re.compile(r'<article [^>]*aria-label="([^"]*)"')
+FINAL = '''() => [...document.querySelectorAll('.eqtutor-turn')].every(
+  root => !root.widget.frame && !root.widget.moving && !root.widget.settling)'''
+
+
+def is_broken(html, source):
+    "Is a stored widget to show a fault?"
+    named = [*NAME.findall(html), *CARD.findall(html)]
+    return bool(named) and ('.expect_broken(' in source or any(map(WORDS.search, named)))
+
+
+def broken_ones(nb):
+    "(number of the cell, HTML) of each widget in a notebook that is to show a fault."
+    return [(i, html) for i, html in stored(nb, 'text/html')
+            if is_broken(html, nb.cells[i]['source'])]
+
+
+BOOK = {name: nb for name, nb in read_all().items() if broken_ones(nb)}
+
+
+def verdicts(page):
+    "What each position of the widget says: prepared frames, or the cards called broken."
+    if page.locator(TURN).count(): return turned(page)
+    slider, said = page.get_by_role('slider'), []
+    for position in range(int(slider.get_attribute('max')) + 1):
+        slider.fill(str(position))
+        said.append(page.locator(PREPARED).inner_text())
+    return said
+
+
+def turned(page):
+    "The same of networks in the page, whose arrow keys stop at the turns of the group."
+    said, cards = [], page.get_by_role('article').filter(visible=True)
+    named = [c for c in cards.all() if WORDS.search(c.get_attribute('aria-label'))] or cards.all()
+    for degrees in 0, 90, 180, 270:
+        page.evaluate(f"location.hash = 'turn={degrees}'")
+        page.wait_for_function(f"document.querySelector('.angle').textContent === '{degrees}°'")
+        page.wait_for_function(FINAL, timeout=60_000)
+        said.append(' '.join(card.locator('.verdict').inner_text() for card in named))
+    return said
+
+
+def faults(visit, html):
+    "What is wrong with how a widget shows its fault."
+    upright, *others = verdicts(visit(whole_page('stored', html)))
+    if re.search('[✓✗]|Equivariant:|breaks the symmetry', upright): yield f'a verdict: {upright}'
+    if not any('✗' in words for words in others): yield f'no ✗ at any turn: {others}'
+
+
+@pytest.mark.parametrize('name', BOOK)
+def test_stored_widgets_of_broken_layers_show_it(visit, name):
+    assert [f'cell {i}: {fault}' for i, html in broken_ones(BOOK[name])
+            for fault in faults(visit, html)] == []
+
+
+def test_chapters_with_a_broken_layer_have_such_a_widget():
+    parts = {name.split('/')[-1][:2] for name in BOOK}
+    assert {'04', '06', '07', '20', '24', 'in'} <= parts
+
+
+# --- what it finds
+
+def silent():
+    "Says that it is broken, and shows the right layer."
+    return RotateAndPermute(two_layers(), letter(), 'p4', title='A broken layer')
+
+
+def upright(html): return html.replace('Nothing has moved yet', 'Equivariant: nothing moved')
+
+
+def test_silent_fault_and_verdict_upright_are_found(visit):
+    [fault] = faults(visit, silent().html())
+    assert fault.startswith('no ✗')
+    [fault] = faults(visit, upright(MAKE['broken']().html()))
+    assert fault.startswith('a verdict')
+    twins = TurnThePicture({'right': two_layers(), 'broken': two_layers()}, letter(), layer='2')
+    [fault] = faults(visit, twins.html())
+    assert fault.startswith('no ✗')
+
+
+@pytest.mark.parametrize('make', [
+    MAKE['broken'], MAKE['unmoved'], MAKE['meter'],
+    lambda: TurnThePicture({'broken': two_layers(NoPermutation)}, letter(), layer='2')])
+def test_loud_fault_is_none(visit, make): assert [*faults(visit, make().html())] == []
+
+
+def test_which_widgets_are_to_show_a_fault():
+    def cell(source, html):
+        output = dict(output_type='display_data', data={'text/html': html})
+        return dict(cell_type='code', source=source, outputs=[output])
+    right = MAKE['click']().html()
+    nb = Notebook('x.ipynb', [
+        cell('w', right), cell('w.expect_broken()', right), cell('w', silent().html()),
+        cell('w.expect_broken()', '<p>no widget</p>'),
+        cell('w', '<section id="eqtutor-1" aria-label="x"><article aria-label="broken network">')])
+    assert [i for i, _ in broken_ones(nb)] == [1, 2, 4]
