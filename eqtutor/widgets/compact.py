@@ -23,7 +23,8 @@ BEFORE_VALUES = set('return typeof case in of instanceof new delete void do else
 HEADS = {'if', 'while', 'for', 'with'}   # behind their brackets a statement begins
 TIGHT = set('{}()[];,:?=<>*|&!+-')       # next to these no space is needed …
 CLASHES = re.compile(r'\+\+|--|<!|</|->')   # … unless these would come about
-EMPTY = {')', ':', 'else', 'do', ';'}   # behind these a semicolon may be all there is of a statement
+# behind these a semicolon may be all there is of a statement
+EMPTY = {')', ':', 'else', 'do', ';'}
 NO_END = set('{([,;=?:&|<>*!'), set('})]?:&|=<>')   # of a statement: behind these, before those
 
 

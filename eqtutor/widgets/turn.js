@@ -160,10 +160,11 @@ class Eye {
     this.maps = graph.nodes.filter(node => this.isMap(node));
   }
 
-  isMap({ op, shape }) {
+  // What a layer gave; a reshape or a constant inside a layer goes by no layer's name.
+  isMap({ name, shape }) {
     const poses = shape.length === 4 ? shape[1] : 1;
     return shape.length > 2 && shape.at(-1) > 1 && shape.at(-1) === shape.at(-2)
-      && [1, this.turns.length].includes(poses) && !['reshape', 'constant'].includes(op);
+      && [1, this.turns.length].includes(poses) && !/(^|\.)(reshape|constant)(_\d+)?$/.test(name);
   }
 
   // The layer of that name, or what stands at the same depth.
@@ -260,8 +261,9 @@ class Eye {
     let node = this.nodes.get(sight.layer);
     while (node) {
       steps.unshift({ name: node.name, value: sight.values.get(node.name).data[at] });
-      const sum = this.network.explain(sight.values, node.name, place);
-      if (sum) return { sum, steps, posed: node.poses?.[1] > 1 };
+      const sum = this.network.explain(sight.values, node.name, placeAt(node.shape, at));
+      const unit = sight.poses && node.shape.length === 3 ? 'plane' : 'channel';
+      if (sum) return { sum, steps, unit, posed: node.poses?.[1] > 1 };
       if (!['scale', 'relu', 'silu', 'sigmoid', 'tanh', 'reshape'].includes(node.op)) return null;
       node = this.nodes.get(node.inputs[0]);
     }
@@ -272,6 +274,14 @@ class Eye {
 function indexOf(shape, [c, g, y, x]) {
   const poses = shape.length === 4 ? shape[1] : 1;
   return ((c * poses + g) * shape.at(-2) + y) * shape.at(-1) + x;
+}
+
+// [channel, pose, row, column] of a value by its number
+function placeAt(shape, at) {
+  const [height, width] = shape.slice(-2);
+  const plane = Math.floor(at / (height * width));
+  const poses = shape.length === 4 ? shape[1] : 1;
+  return [Math.floor(plane / poses), plane % poses, Math.floor(at / width) % height, at % width];
 }
 
 // --- views: the picture under the hand
@@ -588,7 +598,7 @@ class Sum {
     this.showSum(where, answer, sight.eye.turns, place[1]);
   }
 
-  showSum(where, { sum, steps, posed }, turns, pose) {
+  showSum(where, { sum, steps, unit, posed }, turns, pose) {
     const name = step => step.name.replace('layers.', '');
     const followed = steps.slice(1).map(step => ` → ${name(step)} ${decimal(step.value)}`).join('');
     const terms = [...sum.terms].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum));
@@ -600,17 +610,17 @@ class Sum {
     const shown = sums.startsWith(' + ') ? sums.slice(3) : sums.trim();
     this.value.textContent = `${where}filter × patch = ${shown}${others}${bias} = `
       + `${decimal(sum.value)}${followed}`;
-    this.terms.append(...largest.map(term => this.term(term, turns, pose, posed)));
+    this.terms.append(...largest.map(term => this.term(term, turns, pose, unit, posed)));
   }
 
-  term(term, turns, pose, posed) {
+  term(term, turns, pose, unit, posed) {
     const [filter, patch] = [make('canvas'), make('canvas')];
     const size = term.size;
     const most = Math.max(...term.filter.map(Math.abs));
     paintMap(filter, term.filter, size, -most, most, SIGNED);
     paintMap(patch, term.patch, size, Math.min(0, ...term.patch), Math.max(...term.patch), CIVIDIS);
     const turned = turns.length > 1 ? `turned by ${nameOf(turns[pose])}` : 'filter';
-    const channel = `channel ${term.channel}`;
+    const channel = `${unit} ${term.channel}`;
     const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
     const caption = make('figcaption', { textContent: `${turned}, from ${source}` });
     const value = make('span', { textContent: `= ${decimal(term.sum)}` });
@@ -864,7 +874,8 @@ class Turn {
     for (const network of this.spec.networks) {
       this.eyes.push(new Eye(graphOf(network, this.spec.steps), this));
     }
-    const { layer, channel, turn } = this.spec;
+    const { channel, turn } = this.spec;
+    const layer = this.eyes[0].layer(this.spec.layer).name;
     const shown = this.eyes.map((_, i) => i);
     this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null };
     this.slider = root.querySelector('.turning input');

@@ -36,44 +36,56 @@ def broken_ones(nb):
 BOOK = {name: nb for name, nb in read_all().items() if broken_ones(nb)}
 
 
-def verdicts(page):
-    "What each position of the widget says: prepared frames, or the cards called broken."
-    if page.locator(TURN).count(): return turned(page)
+def asked(source):
+    "The networks that a cell expects to be broken, by name."
+    match = re.search(r'expect_broken\(([^)]*)\)', source)
+    return re.findall(r"'([^']+)'", match[1]) if match else []
+
+
+def verdicts(page, names):
+    "By what is to be broken: what each position says of it."
+    if page.locator(TURN).count(): return turned(page, names)
     slider, said = page.get_by_role('slider'), []
     for position in range(int(slider.get_attribute('max')) + 1):
         slider.fill(str(position))
         said.append(page.locator(PREPARED).inner_text())
-    return said
+    return {'the widget': said}
 
 
-def turned(page):
-    "The same of networks in the page, whose arrow keys stop at the turns of the group."
-    said, cards = [], page.get_by_role('article').filter(visible=True)
-    named = [c for c in cards.all() if WORDS.search(c.get_attribute('aria-label'))] or cards.all()
+def turned(page, names):
+    "The same of networks in the page, at the turns of p4: those asked for, called broken, or all."
+    all_ = [c.get_attribute('aria-label') for c in page.get_by_role('article').all()]
+    names = names or [*filter(WORDS.search, all_)] or all_
+    said = {name: [] for name in names}
     for degrees in 0, 90, 180, 270:
         page.evaluate(f"location.hash = 'turn={degrees}'")
         page.wait_for_function(f"document.querySelector('.angle').textContent === '{degrees}°'")
         page.wait_for_function(FINAL, timeout=60_000)
-        said.append(' '.join(card.locator('.verdict').inner_text() for card in named))
+        for name in names:
+            card = page.get_by_role('article', name=name, exact=True)
+            said[name].append(card.locator('.verdict').inner_text())
     return said
 
 
-def faults(visit, html):
+def faults(visit, html, names=()):
     "What is wrong with how a widget shows its fault."
-    upright, *others = verdicts(visit(whole_page('stored', html)))
-    if re.search('[✓✗]|Equivariant:|breaks the symmetry', upright): yield f'a verdict: {upright}'
-    if not any('✗' in words for words in others): yield f'no ✗ at any turn: {others}'
+    for name, words in verdicts(visit(whole_page('stored', html)), names).items():
+        if re.search('[✓✗]|Equivariant:|breaks the symmetry', words[0]):
+            yield f'{name}: a verdict upright: {words[0]}'
+        if not any('✗' in said for said in words[1:]): yield f'{name}: no ✗ at any turn: {words}'
 
 
 @pytest.mark.parametrize('name', BOOK)
 def test_stored_widgets_of_broken_layers_show_it(visit, name):
-    assert [f'cell {i}: {fault}' for i, html in broken_ones(BOOK[name])
-            for fault in faults(visit, html)] == []
+    nb = BOOK[name]
+    assert [f'cell {i}: {fault}' for i, html in broken_ones(nb)
+            for fault in faults(visit, html, asked(nb.cells[i]['source']))] == []
 
 
 def test_chapters_with_a_broken_layer_have_such_a_widget():
     parts = {name.split('/')[-1][:2] for name in BOOK}
-    assert {'04', '06', '07', '20', '24', 'in'} <= parts
+    assert {'04', '05', '06', '07', '20', '24', 'in'} <= parts
+    assert asked("w.expect_broken('a', 'b c')") == ['a', 'b c'] and asked('w') == []
 
 
 # --- what it finds
@@ -88,12 +100,13 @@ def upright(html): return html.replace('Nothing has moved yet', 'Equivariant: no
 
 def test_silent_fault_and_verdict_upright_are_found(visit):
     [fault] = faults(visit, silent().html())
-    assert fault.startswith('no ✗')
+    assert fault.startswith('the widget: no ✗')
     [fault] = faults(visit, upright(MAKE['broken']().html()))
-    assert fault.startswith('a verdict')
-    twins = TurnThePicture({'right': two_layers(), 'broken': two_layers()}, letter(), layer='2')
-    [fault] = faults(visit, twins.html())
-    assert fault.startswith('no ✗')
+    assert 'a verdict upright' in fault
+    twins = {'right': two_layers(), 'broken': two_layers(NoPermutation), 'twin': two_layers()}
+    widget = TurnThePicture(twins, letter(), layer='2')
+    [fault] = faults(visit, widget.html(), ['broken', 'twin'])
+    assert 'no ✗' in fault
 
 
 @pytest.mark.parametrize('make', [

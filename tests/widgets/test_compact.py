@@ -35,7 +35,8 @@ SCRIPTS = {
           { return: 8 }.return / b / g, $ / b / g];""".replace('$', '_$'),
     'signs': """
         let [a, b] = [1, 2];
-        const all = [a + +b, a - -b, a + ++b, a - --b, a++ + b, a-- - b, - -a, a < !b, b-- > a, !(!b)];
+        const all = [a + +b, a - -b, a + ++b, a - --b, a++ + b, a-- - b, - -a, a < !b, b-- > a,
+          !(!b)];
         return [...all, a, b];""",
     'ends of lines': """
         let a = 1
@@ -70,8 +71,8 @@ SCRIPTS = {
         { label:; }
         do { n++; } while (n < 8);
         return n;""",
-    'numbers': 'const a = 1; return [.5, 1., 1e-3 - .5, a ? .25 : 0, 1 .toFixed(2), [0, ...[1]]];',
-    'texts with marks': "const a = { b: ' { } ; , ', 'c  d': 1 };\n/* e\n f */ return [a, Object.keys(a)];",
+    'numbers': 'const a = 1; return [.5, 1., 1e-3 - .5, a ? .25 : 0, 1 .toFixed(2), [...[1]]];',
+    'texts with marks': "const a = { b: ' { } ; , ', 'c  d': 1 };\n/* e\n */ return Object.entries(a);",
 }
 
 
@@ -91,9 +92,11 @@ def test_script_does_what_it_did(values, name):
 
 
 def test_comments_and_spaces_are_gone():
-    text = "export const a = { b: 'c  // d' }; // e\n\n/* f */\n  g(a, `h : i`);\nimport x from 'y';\n"
+    text = ("export const a = { b: 'c  // d' }; // e\n\n/* f */\n  g(a, `h : i`);\n"
+            "import x from 'y';\n")
     assert compact_script(text) == "const a={b:'c  // d'};g(a,`h : i`);"
-    text = 'import {\n  a, b,\n} from "c";\nexport function f() {\n  return a - b;\n}\nexport class C {}'
+    text = ('import {\n  a, b,\n} from "c";\nexport function f() {\n  return a - b;\n}\n'
+            'export class C {}')
     assert compact_script(text) == 'function f(){return a-b}\nclass C{}'
     assert compact_script('f(() => import("x"));\nexport default 1;') == (
         'f(()=>import("x"));default 1;')

@@ -257,6 +257,34 @@ def test_filter_times_patch(see):
     assert 'turned by 90°, from channel' in page.locator('.terms').inner_text()
 
 
+class Inside(nn.Module):
+    "A group layer that the engine does not know by its class, as one written in a lesson."
+    def __init__(self, layer):
+        super().__init__()
+        self.filters = layer.filters().detach()
+        self.bias = layer.bias.detach().repeat_interleave(4)
+
+    def forward(self, f):
+        y = nn.functional.conv2d(f.flatten(1, -3), self.filters, self.bias, padding=2)
+        return y.unflatten(1, (4, 4))
+
+
+def test_a_layer_that_is_looked_into_is_shown_by_its_name(see):
+    known = two_layers()
+    net = nn.Sequential(*known[:2], Inside(known[2]))
+    widget = TurnThePicture({'inside': net, 'known': known}, letter(), layer='2', channel=1)
+    page = see(widget, address='turn=90&pixel=0.2.9.11')
+    for name in 'known', 'inside': assert error(page, name) < 1e-6
+    assert pixels(page, 'inside', 'after') == pixels(page, 'known', 'after')
+    assert page.get_by_label('layer', exact=True).input_value() == '2'
+    values = []
+    for pixel in '0.2.9.11', '1.2.9.11':
+        page.evaluate(f"location.hash = 'turn=90&pixel={pixel}'")
+        settled(page)
+        values.append(re.search(r'patch = .* = (\S+)', page.locator('.value').inner_text())[1])
+    assert values[0] == values[1] and float(values[0].replace('−', '-')) != 0
+
+
 def test_hovering_lights_an_arrow_and_its_target(see):
     page = see(address='turn=90')
     card(page, 'p4 network').locator('.before > *').first.hover()
@@ -305,10 +333,13 @@ def test_the_address_brings_the_pixel_back(see):
     assert 'pixel=' not in page.url and page.locator('.pixel').count() == 0
 
 
-@pytest.mark.parametrize('pixel', ['0.4.0.0', '3.0.0.0', '0.0.99.0', '0.0.0', '0.0.0.-1', '0.0.x.1'])
+NOWHERE = '0.4.0.0', '3.0.0.0', '0.0.99.0', '0.0.0', '0.0.0.-1', '0.0.x.1'
+
+@pytest.mark.parametrize('pixel', NOWHERE)
 def test_a_pixel_that_is_not_there(see, pixel):
     page = see(address=f'turn=90&layer=layers.conv2&pixel={pixel}')
-    assert page.locator('.pixel').count() == 0 and 'Click a pixel' in page.locator('.value').inner_text()
+    assert page.locator('.pixel').count() == 0
+    assert 'Click a pixel' in page.locator('.value').inner_text()
 
 
 BAD = ['turn=x&layer=nowhere&picture=99&channel=-4&show=7', 'ink=%3Cscript%3E&picture=drawn',
