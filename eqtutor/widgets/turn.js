@@ -1046,7 +1046,8 @@ class Turn {
   choices() {
     const layers = this.root.querySelector('select.layer');
     layers.append(...this.eyes[0].maps.map(({ name, op }) => {
-      const words = `${name.replace('layers.', '')}: ${WORDS[op] ?? op}`;
+      const kind = op === 'reshape' ? '' : `: ${WORDS[op] ?? op}`; // its last step alone
+      const words = name.replace('layers.', '') + kind;
       return make('option', { value: name, textContent: words });
     }));
     layers.addEventListener('change', () => this.set({ layer: layers.value, pixel: null }));

@@ -276,7 +276,9 @@ def test_a_layer_that_is_looked_into_is_shown_by_its_name(see):
     page = see(widget, address='turn=90&pixel=0.2.9.11')
     for name in 'known', 'inside': assert error(page, name) < 1e-6
     assert pixels(page, 'inside', 'after') == pixels(page, 'known', 'after')
-    assert page.get_by_label('layer', exact=True).input_value() == '2'
+    layers = page.get_by_label('layer', exact=True)
+    assert layers.input_value() == '2' and layers.locator('option').all_inner_texts() == [
+        '0: convolution', '1: ReLU', '2.convolution: convolution', '2']
     values = []
     for pixel in '0.2.9.11', '1.2.9.11':
         page.evaluate(f"location.hash = 'turn=90&pixel={pixel}'")
