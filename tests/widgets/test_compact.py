@@ -72,7 +72,7 @@ SCRIPTS = {
         do { n++; } while (n < 8);
         return n;""",
     'numbers': 'const a = 1; return [.5, 1., 1e-3 - .5, a ? .25 : 0, 1 .toFixed(2), [...[1]]];',
-    'texts with marks': "const a = { b: ' { } ; , ', 'c  d': 1 };\n/* e\n */ return Object.entries(a);",
+    'texts with marks': "const a = { b: ' { } ; , ', 'c  d': 1 };\n/* e\n */ return [a.b, a];",
 }
 
 
