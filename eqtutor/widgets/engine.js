@@ -5,7 +5,7 @@
 // Arrays are Float64Arrays, row by row, without a batch axis. By the number of axes a shape is
 //   [n] scores · [c, g] a vector on H · [c, h, w] an image · [c, g, h, w] a feature map on G.
 
-export const FORMAT = 1;
+export const FORMAT = 2;
 
 // --- shapes
 
@@ -48,20 +48,9 @@ function forEachRow(shape, listOfStrides, visit) {
 
 // --- numbers from text
 
-// IEEE 754 binary16: 1 bit sign, 5 bits exponent, 10 bits fraction.
-function fromHalf(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) throw new Error('a weight is infinite or not a number');
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
 const READERS = {
-  half: { bytes: 2, read: (view, at) => fromHalf(view.getUint16(at, true)) },
+  steps: { bytes: 2, read: (view, at) => view.getInt16(at, true) },
   single: { bytes: 4, read: (view, at) => view.getFloat32(at, true) },
-  double: { bytes: 8, read: (view, at) => view.getFloat64(at, true) },
   whole: { bytes: 4, read: (view, at) => view.getUint32(at, true) },
   short: { bytes: 2, read: (view, at) => view.getUint16(at, true) },
 };
@@ -75,13 +64,15 @@ function decode(tensor) {
     throw new Error(`tensor: expected one of the types ${known}, got ${tensor.type}`);
   }
   const { bytes, read } = READERS[tensor.type];
+  const { step = 1 } = tensor; // of whole numbers: how much each of them stands for
   const text = atob(tensor.data);
   const n = count(tensor.shape);
   if (text.length !== n * bytes) {
     throw new Error(`tensor: expected ${n * bytes} bytes, got ${text.length}`);
   }
   const view = new DataView(Uint8Array.from(text, letter => letter.charCodeAt(0)).buffer);
-  const values = Float64Array.from({ length: n }, (_, i) => read(view, i * bytes));
+  const values = new Float64Array(n).map((_, i) => step * read(view, i * bytes));
+  if (!values.every(Number.isFinite)) throw new Error('a weight is infinite or not a number');
   const result = { values, shape: tensor.shape };
   decoded.set(tensor, result);
   return result;
@@ -836,7 +827,6 @@ class Network {
     this.output = graph.output;
     const shapes = new Map([['input', graph.input]]);
     this.nodes = graph.nodes.map(node => prepare(node, shapes, graph.tensors));
-    this.layers = graph.nodes.map(({ name, type, title, shape }) => ({ name, type, title, shape }));
     if (!shapes.has(this.output)) throw new Error(`graph: there is no node ${this.output}`);
   }
 
@@ -904,16 +894,11 @@ export function readNetwork(graph) {
   return new Network(graph);
 }
 
-// The networks from what `pack_graphs` wrote; tensors that they share are decoded once.
-export function readNetworks({ networks, tensors }) {
-  return networks.map(graph => readNetwork({ ...graph, tensors }));
-}
+// --- how pictures move
 
-// --- how pictures and feature maps move
-
-// Planes turned counter-clockwise by quarter turns, after mirroring the columns or not: pixels land
-// on pixels, and height and width swap on an odd number of turns.
-function moveExactly(data, shape, mirror, turns) {
+// Planes turned counter-clockwise by quarter turns: pixels land on pixels, and height and width swap
+// on an odd number of turns.
+function moveExactly(data, shape, turns) {
   const [rows, columns] = shape.slice(-2);
   const swaps = turns % 2 === 1;
   const [height, width] = swaps ? [columns, rows] : [rows, columns];
@@ -928,7 +913,7 @@ function moveExactly(data, shape, mirror, turns) {
           [rows - 1 - y, columns - 1 - x],
           [rows - 1 - x, y],
         ][turns];
-        out[at++] = data[start + row * columns + (mirror ? columns - 1 - column : column)];
+        out[at++] = data[start + row * columns + column];
       }
     }
   }
@@ -965,54 +950,9 @@ function interpolate(data, shape, [[a, b], [c, d]]) {
 // exact at multiples of 90°, otherwise bilinear in the same frame.
 export function rotate(data, shape, degrees) {
   const quarters = degrees / 90;
-  if (Number.isInteger(quarters)) return moveExactly(data, shape, false, ((quarters % 4) + 4) % 4);
+  if (Number.isInteger(quarters)) return moveExactly(data, shape, ((quarters % 4) + 4) % 4);
   const t = (degrees * Math.PI) / 180;
   return interpolate(data, shape, [[Math.cos(t), Math.sin(t)], [-Math.sin(t), Math.cos(t)]]);
-}
-
-// L_g of an image, a feature map, a vector on H or an invariant, as eqtutor.actions.act does.
-export function act(group, element, { data, shape }) {
-  if (!(element >= 0 && element < group.order)) {
-    throw new Error(`${group.name} has the elements 0..${group.order - 1}, got ${element}`);
-  }
-  const hasPoses = shape.length === 2 || shape.length === 4;
-  const moved = hasPoses ? movePoses(group, element, data, shape) : data;
-  if (shape.length < 3) return { data: moved, shape: [...shape] };
-  const [[a, b], [c, d]] = group.matrices[element];
-  const onGrid = [a, b, c, d].every(entry => Number.isInteger(entry));
-  if (!onGrid) return interpolate(moved, shape, [[a, c], [b, d]]); // the inverse is the transpose
-  const mirror = a * d - b * c < 0;
-  const [cos, sin] = mirror ? [-a, -c] : [a, c];
-  const turns = [[1, 0], [0, 1], [-1, 0], [0, -1]].findIndex(([x, y]) => x === cos && y === sin);
-  return moveExactly(moved, shape, mirror, turns);
-}
-
-// Pose h takes what was at pose g⁻¹h.
-function movePoses(group, element, data, shape) {
-  const poses = shape[1];
-  if (poses !== group.order) {
-    throw new Error(`expected ${group.order} poses for ${group.name}, got ${poses}`);
-  }
-  const inner = count(shape.slice(2));
-  const out = new Float64Array(data.length);
-  for (let plane = 0; plane < data.length / inner; plane++) {
-    const pose = group.mul[group.inv[element]][plane % poses];
-    const from = (plane - (plane % poses) + pose) * inner;
-    out.set(data.subarray(from, from + inner), plane * inner);
-  }
-  return out;
-}
-
-// max|a − b| / max|b|
-export function relativeError(a, b) {
-  if (a.length !== b.length) throw new Error(`cannot compare ${a.length} with ${b.length} numbers`);
-  let difference = 0;
-  let largest = 0;
-  for (let i = 0; i < a.length; i++) {
-    difference = Math.max(difference, Math.abs(a[i] - b[i]));
-    largest = Math.max(largest, Math.abs(b[i]));
-  }
-  return difference / (largest || 1);
 }
 
 export function softmax(scores) {

@@ -277,7 +277,9 @@ def _live(controls:dict, draw:Callable[..., tuple[str, str]], title:str):
     return ipywidgets.VBox([row, view])
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #0000001d
-def _verdict(error:float, tol:float, name:str, what:str='maps')->str:
+def _verdict(h:int, error:float, tol:float, name:str, what:str='maps')->str:
+    "Of an element; none where nothing has moved, unless even that makes a difference."
+    if error <= tol and h == 0: return _part('not_moved')
     if error <= tol: return _part('equivariant', what=what, error=error)
     return _part('broken', name=name, what=what, error=error, tolerance=tol)
 
@@ -377,7 +379,7 @@ def _at_element(view:FeatureView, x:Tensor, h:int)->str:
     y, moved = view(x), view(hx)
     error = relative_error(H, h, moved, y)
     return (_input_row(hx, f'0 · the input, moved by {H.describe(h)}', H)
-            + _verdict(error, tolerance(y), view.name)
+            + _verdict(h, error, tolerance(y), view.name)
             + _rows(view, _carried_back(H, h, y, moved)))
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000024
@@ -684,7 +686,7 @@ def _panel_verdict(view:PixelView, what:str, h:int, y:Tensor, moved:Tensor)->str
     error = relative_error(view.group, h, moved, y)
     flat = (y.amax((-1, -2)) - y.amin((-1, -2))).max() <= tol*top
     if flat and error <= tol: return _part('no_pattern', what=what)
-    return _verdict(error, tol, view.name, what)
+    return _verdict(h, error, tol, view.name, what)
 
 def _scale(signed:bool, top:float)->str:
     "The colours, in words."
@@ -879,11 +881,13 @@ def _bar(error:float)->float:
     if math.isnan(error): return 0
     return 100*min(max((math.log10(max(error, 1e-17)) + 17)/18, 0), 1)
 
-def _meter_verdict(report:LayerReport)->str:
-    if report.first_broken is not None:
-        return _part('first_broken', layer=report.first_broken)
-    unknown = sum(kind == 'unknown' for _, _, kind, _ in report.rows)
-    return _part('all_layers_hold', group=report.group.name, unknown=unknown)
+def _meter_verdict(rows:list[MeterRow], h:int, group:Group)->str:
+    "Which layer is broken at an element; none where nothing has moved."
+    broken = [row for row in rows if row.broken]
+    if broken: return _part('first_broken', layer=broken[0].layer)
+    if h == 0: return _part('not_moved')
+    unknown = sum(row.mark == '?' for row in rows)
+    return _part('all_layers_hold', moved=group.describe(h), unknown=unknown)
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000059
 class EquivarianceMeter(Widget):
@@ -898,21 +902,20 @@ class EquivarianceMeter(Widget):
         name = type(net).__name__
         self.title = f'{name}: equivariance to {group.name}, layer by layer'
         self.labels = _labels(group)
-        self.fixed = _meter_verdict(self.report)
 
     def row(self, i:int, position:int)->MeterRow:
         "Line `i` at an element."
         layer, cls, kind, errors = self.report.rows[i]
         error = errors[position]
         broken = kind != 'unknown' and not error <= self.report.tol
-        mark = '✗' if broken else '✓'
+        mark = '✓' if position else '–'   # nothing has moved at element 0
         if kind == 'unknown': mark = '?'
-        elif broken and i == self.report.first_row: mark = '✗ breaks first'
+        elif broken: mark = '✗ breaks first' if i == self.report.first_row else '✗'
         return MeterRow(layer, cls, error, _bar(error), broken, mark)
 
     def frame(self, position:int)->str:
         rows = [self.row(i, position) for i in range(len(self.report.rows))]
-        return _part('meter', rows=rows)
+        return _meter_verdict(rows, position, self.group) + _part('meter', rows=rows)
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #0000005d
 def html_table(

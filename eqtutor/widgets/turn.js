@@ -160,10 +160,11 @@ class Eye {
     this.maps = graph.nodes.filter(node => this.isMap(node));
   }
 
-  isMap({ op, shape }) {
+  // What a layer gave; a reshape or a constant inside a layer goes by no layer's name.
+  isMap({ name, shape }) {
     const poses = shape.length === 4 ? shape[1] : 1;
     return shape.length > 2 && shape.at(-1) > 1 && shape.at(-1) === shape.at(-2)
-      && [1, this.turns.length].includes(poses) && !['reshape', 'constant'].includes(op);
+      && [1, this.turns.length].includes(poses) && !/(^|\.)(reshape|constant)(_\d+)?$/.test(name);
   }
 
   // The layer of that name, or what stands at the same depth.
@@ -221,12 +222,15 @@ class Eye {
   // Maps of one channel, one a pose; without poses, of a few channels.
   panels({ data, shape }, channel) {
     const area = shape.at(-1) * shape.at(-2);
-    const poses = shape.length === 4 ? shape[1] : 1;
-    const n = poses > 1 ? poses : Math.min(4, shape[0]);
     const first = this.firstPanel(shape, channel);
-    return Array.from({ length: n }, (_, i) => {
+    return Array.from({ length: this.panelCount(shape) }, (_, i) => {
       return data.subarray((first + i) * area, (first + i + 1) * area);
     });
+  }
+
+  panelCount(shape) {
+    const poses = shape.length === 4 ? shape[1] : 1;
+    return poses > 1 ? poses : Math.min(4, shape[0]);
   }
 
   firstPanel(shape, channel) {
@@ -257,8 +261,9 @@ class Eye {
     let node = this.nodes.get(sight.layer);
     while (node) {
       steps.unshift({ name: node.name, value: sight.values.get(node.name).data[at] });
-      const sum = this.network.explain(sight.values, node.name, place);
-      if (sum) return { sum, steps, posed: node.poses?.[1] > 1 };
+      const sum = this.network.explain(sight.values, node.name, placeAt(node.shape, at));
+      const unit = sight.poses && node.shape.length === 3 ? 'plane' : 'channel';
+      if (sum) return { sum, steps, unit, posed: node.poses?.[1] > 1 };
       if (!['scale', 'relu', 'silu', 'sigmoid', 'tanh', 'reshape'].includes(node.op)) return null;
       node = this.nodes.get(node.inputs[0]);
     }
@@ -271,6 +276,14 @@ function indexOf(shape, [c, g, y, x]) {
   return ((c * poses + g) * shape.at(-2) + y) * shape.at(-1) + x;
 }
 
+// [channel, pose, row, column] of a value by its number
+function placeAt(shape, at) {
+  const [height, width] = shape.slice(-2);
+  const plane = Math.floor(at / (height * width));
+  const poses = shape.length === 4 ? shape[1] : 1;
+  return [Math.floor(plane / poses), plane % poses, Math.floor(at / width) % height, at % width];
+}
+
 // --- views: the picture under the hand
 
 class Dial {
@@ -278,6 +291,7 @@ class Dial {
     this.widget = widget;
     this.box = widget.root.querySelector('.dial');
     this.canvas = this.box.querySelector('canvas');
+    this.nib = this.box.querySelector('.nib');
     this.ring = this.box.querySelector('svg');
     this.ring.append(draw('circle', { r: 92 }));
     for (const { degrees } of widget.stops(false)) {
@@ -584,7 +598,7 @@ class Sum {
     this.showSum(where, answer, sight.eye.turns, place[1]);
   }
 
-  showSum(where, { sum, steps, posed }, turns, pose) {
+  showSum(where, { sum, steps, unit, posed }, turns, pose) {
     const name = step => step.name.replace('layers.', '');
     const followed = steps.slice(1).map(step => ` → ${name(step)} ${decimal(step.value)}`).join('');
     const terms = [...sum.terms].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum));
@@ -596,17 +610,17 @@ class Sum {
     const shown = sums.startsWith(' + ') ? sums.slice(3) : sums.trim();
     this.value.textContent = `${where}filter × patch = ${shown}${others}${bias} = `
       + `${decimal(sum.value)}${followed}`;
-    this.terms.append(...largest.map(term => this.term(term, turns, pose, posed)));
+    this.terms.append(...largest.map(term => this.term(term, turns, pose, unit, posed)));
   }
 
-  term(term, turns, pose, posed) {
+  term(term, turns, pose, unit, posed) {
     const [filter, patch] = [make('canvas'), make('canvas')];
     const size = term.size;
     const most = Math.max(...term.filter.map(Math.abs));
     paintMap(filter, term.filter, size, -most, most, SIGNED);
     paintMap(patch, term.patch, size, Math.min(0, ...term.patch), Math.max(...term.patch), CIVIDIS);
     const turned = turns.length > 1 ? `turned by ${nameOf(turns[pose])}` : 'filter';
-    const channel = `channel ${term.channel}`;
+    const channel = `${unit} ${term.channel}`;
     const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
     const caption = make('figcaption', { textContent: `${turned}, from ${source}` });
     const value = make('span', { textContent: `= ${decimal(term.sum)}` });
@@ -616,6 +630,9 @@ class Sum {
 }
 
 // --- which picture: prepared ones, a drawing, a file
+
+// what the picture is while it is drawn on
+const PAPER = { tabindex: 0, role: 'application', 'aria-label': 'paper: arrow keys move the pen' };
 
 class Gallery {
   constructor(widget) {
@@ -678,11 +695,49 @@ class Gallery {
     this.widget.dial.box.classList.add('drawing');
     this.pen.setAttribute('aria-pressed', true);
     this.pen.textContent = '✓ Turn it';
-    this.say('Draw a digit on the picture with mouse, finger or pen; then press “Turn it”.');
+    this.say('Draw a digit with mouse, finger or pen, then press “Turn it”. With keys: the arrows '
+      + 'move the pen on the picture, Space puts it down and lifts it, Enter turns.');
     this.widget.set({ turn: 0, mirror: false });
     const { shape } = this.widget.spec;
     const area = shape[0] * shape[1] * shape[2];
     this.ink({ data: new Float64Array(area), shape });
+    this.nib = { x: (shape[2] - 1) / 2, y: (shape[1] - 1) / 2, down: false };
+    const { box } = this.widget.dial;
+    for (const [name, value] of Object.entries(PAPER)) box.setAttribute(name, value);
+    box.focus({ preventScroll: true });
+    this.showNib();
+  }
+
+  // Where the keyboard's pen is, and whether it writes.
+  showNib() {
+    const { x, y, down } = this.nib;
+    const [, height, width] = this.widget.spec.shape;
+    const { style, classList } = this.widget.dial.nib;
+    style.left = `${(100 * (x + .5)) / width}%`;
+    style.top = `${(100 * (y + .5)) / height}%`;
+    classList.toggle('down', down);
+  }
+
+  // The keys of the pen: a pixel a step, and a stroke where it is down.
+  write(event) {
+    const step = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+    const { nib } = this;
+    const [, height, width] = this.widget.spec.shape;
+    const from = [nib.x, nib.y];
+    if (event.key === ' ') nib.down = !nib.down;
+    else if (event.key === 'Enter' || event.key === 'Escape') this.stop(true);
+    else if (Object.hasOwn(step, event.key)) {
+      nib.x = clamp(nib.x + step[event.key][0], 0, width - 1);
+      nib.y = clamp(nib.y + step[event.key][1], 0, height - 1);
+    } else return;
+    event.preventDefault();
+    if (nib.down && this.widget.drawing) this.stroke(from, [nib.x, nib.y]);
+    this.showNib();
+  }
+
+  stroke(from, to) {
+    const old = this.get('drawn');
+    this.ink({ data: inked(old, from, to), shape: old.shape });
   }
 
   ink(picture) {
@@ -690,10 +745,12 @@ class Gallery {
     this.widget.set({ picture: 'drawn' });
   }
 
-  stop() {
+  stop(goes) {
     if (!this.widget.drawing) return;
     this.widget.drawing = false;
     this.widget.dial.box.classList.remove('drawing');
+    for (const name of Object.keys(PAPER)) this.widget.dial.box.removeAttribute(name);
+    if (goes) this.widget.slider.focus({ preventScroll: true });
     this.pen.setAttribute('aria-pressed', false);
     this.pen.textContent = '✎ Draw';
     this.say('');
@@ -708,21 +765,20 @@ class Gallery {
       return [((event.clientX - frame.left) / frame.width) * width - .5,
         ((event.clientY - frame.top) / frame.height) * height - .5];
     };
-    const stroke = (from, to) => {
-      const old = this.get('drawn');
-      this.ink({ data: inked(old, from, to), shape: old.shape });
-    };
+    box.addEventListener('keydown', event => {
+      if (this.widget.drawing) this.write(event);
+    });
     box.addEventListener('pointerdown', event => {
       if (!this.widget.drawing) return;
       event.preventDefault();
       box.setPointerCapture(event.pointerId);
       last = point(event);
-      stroke(last, last);
+      this.stroke(last, last);
     });
     box.addEventListener('pointermove', event => {
       if (!last) return;
       const now = point(event);
-      stroke(last, now);
+      this.stroke(last, now);
       last = now;
     });
     box.addEventListener('pointerup', () => (last = null));
@@ -815,8 +871,11 @@ class Turn {
     this.group = { ...this.spec.group, turns: this.spec.group.matrices.map(turnOf) };
     this.drawing = false;
     this.eyes = [];
-    for (const graph of this.spec.networks) this.eyes.push(new Eye(graph, this));
-    const { layer, channel, turn } = this.spec;
+    for (const network of this.spec.networks) {
+      this.eyes.push(new Eye(graphOf(network, this.spec.steps), this));
+    }
+    const { channel, turn } = this.spec;
+    const layer = this.eyes[0].layer(this.spec.layer).name;
     const shown = this.eyes.map((_, i) => i);
     this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null };
     this.slider = root.querySelector('.turning input');
@@ -987,7 +1046,8 @@ class Turn {
   choices() {
     const layers = this.root.querySelector('select.layer');
     layers.append(...this.eyes[0].maps.map(({ name, op }) => {
-      const words = `${name.replace('layers.', '')}: ${WORDS[op] ?? op}`;
+      const kind = op === 'reshape' ? '' : `: ${WORDS[op] ?? op}`; // its last step alone
+      const words = name.replace('layers.', '') + kind;
       return make('option', { value: name, textContent: words });
     }));
     layers.addEventListener('change', () => this.set({ layer: layers.value, pixel: null }));
@@ -1030,7 +1090,20 @@ class Turn {
     if (channel >= 0) change.channel = channel;
     const shown = (get('show') ?? '').split('.').filter(i => i && Number(i) in this.eyes);
     if (shown.length) change.shown = shown.map(Number);
+    const pixel = this.readPixel(get('pixel'), change.layer ?? this.state.layer);
+    if (pixel) change.pixel = pixel;
     this.become(change);
+  }
+
+  // 'network.panel.row.column', if there is such a pixel.
+  readPixel(text, layer) {
+    if (!/^\d+(\.\d+){3}$/.test(text ?? '')) return null;
+    const [network, panel, y, x] = text.split('.').map(Number);
+    const eye = this.eyes[network];
+    if (!eye) return null;
+    const { shape } = eye.layer(layer);
+    const there = panel < eye.panelCount(shape) && y < shape.at(-2) && x < shape.at(-1);
+    return there ? { network, panel, y, x } : null;
   }
 
   // When the hand has come to rest: the state goes into the address, and is said aloud.
@@ -1043,9 +1116,11 @@ class Turn {
     const spoken = this.root.querySelector('.spoken');
     spoken.textContent = [this.headline, ...this.verdicts].join(' ');
     if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
-    const { turn, mirror, picture, layer, channel, shown } = this.state;
+    const { turn, mirror, picture, layer, channel, shown, pixel } = this.state;
     const entries = new URLSearchParams(location.hash.slice(1));
     const all = { turn, picture, layer, channel, mirror: mirror ? 1 : '', show: shown.join('.') };
+    all.pixel = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';
+    if (picture === 'loaded') all.picture = ''; // a file stays with the reader
     all.ink = picture === 'drawn' ? this.gallery.encode() : '';
     for (const [key, value] of Object.entries(all)) {
       if (value === '') entries.delete(this.prefix + key);
@@ -1162,38 +1237,50 @@ class Turn {
 
 const networks = new Map();
 
-// What a graph leaves out is as usual.
-const USUAL = {
-  weights: {}, tables: {}, stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1,
-};
+// What a step leaves out is as usual, and it reads what the one before it gave.
+const USUAL = { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 };
+
+// The graph of a network from the steps it takes, which others may take, too, and its own tensors.
+function graphOf({ nodes, ...network }, steps) {
+  let before = 'input';
+  const whole = nodes.map(([number, own]) => {
+    const node = { ...USUAL, inputs: [before], ...steps[number], weights: own, tables: own };
+    before = node.name;
+    return node;
+  });
+  return { ...network, nodes: whole };
+}
 
 function networkOf(graph) {
   const key = JSON.stringify(graph);
   if (!networks.has(key)) {
-    const nodes = graph.nodes.map(node => ({ ...USUAL, ...node }));
-    const names = nodes.flatMap(({ weights, tables }) => Object.values({ ...weights, ...tables }));
+    const names = graph.nodes.flatMap(({ weights }) => Object.values(weights));
     const own = Object.fromEntries(names.map(name => [name, tensorOf(name)]));
-    networks.set(key, readNetwork({ ...graph, nodes, tensors: own }));
+    networks.set(key, readNetwork({ ...graph, tensors: own }));
   }
   return networks.get(key);
 }
 
 const tensors = new Map();
-const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-  + '!#$%&()*+-;,=>?@^_`{|}~';
+// what may stand in a text in a script: no quote, no backslash, no tag
+const LETTERS = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))
+  .filter(letter => !'"\\<'.includes(letter));
 
-// Four bytes from five letters; a last group that is shorter stands for fewer bytes.
-function fromBase85(text) {
-  const value = new Map([...DIGITS].map((digit, i) => [digit, i]));
-  let bytes = '';
-  for (let i = 0; i < text.length; i += 5) {
-    const group = text.slice(i, i + 5);
-    const number = [...group.padEnd(5, '~')].reduce((sum, digit) => sum * 85 + value.get(digit), 0);
-    for (let k = 3; k > 4 - group.length; k--) {
-      bytes += String.fromCharCode(Math.floor(number / 256 ** k) % 256);
+// Thirteen bits from two letters, lowest first. Numbers have two bytes or four: one that is left
+// over is padding.
+function bytesFromLetters(text) {
+  const value = new Map(LETTERS.map((letter, i) => [letter, i]));
+  const bytes = [];
+  let bits = 0;
+  let held = 0; // how many bits
+  for (let i = 0; i < text.length; i += 2) {
+    bits += (LETTERS.length * value.get(text[i]) + value.get(text[i + 1])) << held;
+    for (held += 13; held >= 8; held -= 8) {
+      bytes.push(String.fromCharCode(bits & 255));
+      bits >>= 8;
     }
   }
-  return bytes;
+  return bytes.slice(0, bytes.length - (bytes.length % 2)).join('');
 }
 
 function tensorOf(name) {
@@ -1201,7 +1288,7 @@ function tensorOf(name) {
     for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
       block.dataset.read = '';
       for (const [key, { text, ...tensor }] of Object.entries(JSON.parse(block.textContent))) {
-        tensors.set(key, { ...tensor, data: btoa(fromBase85(text)) });
+        tensors.set(key, { ...tensor, data: btoa(bytesFromLetters(text)) });
       }
     }
   }

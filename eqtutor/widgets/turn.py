@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from ..groups import Group, get_group
 from ..models.backbones import p4_cnn, z2_cnn
 from ..nn.convolution import GroupConv2d
+from .compact import compact_script, compact_style
 from .graph import UnknownLayer, network_graph
 from .page import (
     TEMPLATES, RotateAndPermute, Widget, check_image, share_once)
@@ -38,37 +40,32 @@ def _shared(tag:str, text:str, **attributes:str)->str:
     more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
     return f'<{tag} id="{name}"{more}>{text}</{tag}>'
 
-_STRING = r"""('(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)"""
-
-def _compact(text:str)->str:
-    "A script without comments, and without the spaces that only eyes need."
-    text = re.sub(_STRING + r'|/\*.*?\*/|//.*', lambda m: m[1] or '', text)
-    parts = re.split(_STRING, text)   # strings stand at odd places
-    for i in range(0, len(parts), 2):
-        lines = re.sub(r'\s*\n\s*', '\n', parts[i])
-        parts[i] = re.sub(r'\s*([{}()[\];,:?=<>*|&!])\s*', r'\1', lines)
-    return ''.join(parts)
-
 @cache
 def _code()->tuple[str, str]:
     "The style and the script of the widget, as elements."
-    modules = _asset('engine.js') + _asset('turn.js')
-    modules = re.sub(r'^import [^;]*;$|^export ', '', modules, flags=re.M)
-    modules = _compact(modules)
+    modules = compact_script(_asset('engine.js') + _asset('turn.js'))
     script = f'globalThis.eqtutorTurn ??= (() => {{\n{modules}\nreturn start;\n}})();'
-    style = re.sub(r'/\*.*?\*/', '', _asset('turn.css'), flags=re.S)
-    style = re.sub(r'\s*([{};,])\s*', r'\1', style).replace(': ', ':').strip()
+    style = compact_style(_asset('turn.css'))
     return _shared('style', style), _shared('script', script)
 
 # %% ../../nbs/5_workshop/58_turn.ipynb #0000000a
 def _json(value:Any)->str:
     return json.dumps(value, sort_keys=True, separators=(',', ':'))
 
+# those that may stand in a text in a script: no quote, no backslash, no tag
+_LETTERS = ''.join(letter for i in range(32, 127) if (letter := chr(i)) not in '"\\<')
+
+def _as_letters(data:bytes)->str:
+    "Two letters for thirteen bits, lowest first, where base64 has twelve in two."
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder='little')
+    rows = np.pad(bits, (0, -len(bits) % 13)).reshape(-1, 13)
+    pairs = np.divmod(rows @ 2**np.arange(13), len(_LETTERS))
+    return ''.join(_LETTERS[i] for i in np.stack(pairs, 1).flatten())
+
 def _denser(tensor:dict[str, Any])->dict[str, Any]:
-    "A tensor with five letters for four bytes, where base64 takes five and a third."
-    text = base64.b85encode(base64.b64decode(tensor['data'])).decode()
-    # no letter of an HTML tag
-    return dict(type=tensor['type'], shape=tensor['shape'], text=text.replace('<', ','))
+    "A tensor in fewer letters than base64 takes."
+    rest = {k: v for k, v in tensor.items() if k != 'data'}
+    return rest | dict(text=_as_letters(base64.b64decode(tensor['data'])))
 
 def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     "The tensors of some networks, an element a network, each tensor once."
@@ -82,16 +79,29 @@ def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
         if new: blocks.append(_shared('script', text, **block))
     return '\n'.join(blocks)
 
-_PLAIN = dict(weights={}, tables={}, stride=[1, 1], padding=[0, 0], dilation=[1, 1],
-              groups=1)
+_USUAL = dict(stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1)
 
-def _without_tensors(graph:dict[str, Any])->dict[str, Any]:
-    "A graph as the widget carries it: no tensors, no texts, nothing that is as usual."
-    def short(node:dict[str, Any])->dict[str, Any]:
-        usual = {k for k, v in _PLAIN.items() if node.get(k) == v}
-        return {k: v for k, v in node.items() if k not in usual | {'title', 'type'}}
-    nodes = [short(node) for node in graph['nodes']]
-    return {k: v for k, v in graph.items() if k != 'tensors'} | dict(nodes=nodes)
+def _step(node:dict[str, Any], before:str)->dict[str, Any]:
+    "What a node does: no texts, no tensors, nothing that is as usual."
+    usual = _USUAL | dict(inputs=[before])
+    left_out = {k for k, v in usual.items() if node.get(k) == v}
+    left_out |= {'title', 'type', 'weights', 'tables'}
+    return {k: v for k, v in node.items() if k not in left_out}
+
+def _lighter(graphs:Sequence[dict[str, Any]])->dict[str, Any]:
+    "Graphs as the widget carries them: a step once, whichever networks take it."
+    steps, networks = list[dict[str, Any]](), []
+    for graph in graphs:
+        names, nodes = ['input', *(node['name'] for node in graph['nodes'])], []
+        for before, node in zip(names, graph['nodes']):
+            step = _step(node, before)
+            if step not in steps: steps.append(step)
+            nodes.append([steps.index(step), node['weights'] | node['tables']])
+        rest = {k: graph[k] for k in ('format', 'name', 'input', 'labels', 'output')
+                if graph[k] is not None}
+        group = {k: graph['group'][k] for k in ('matrices', 'mul')}
+        networks.append(rest | dict(group=group, nodes=nodes))
+    return dict(steps=steps, networks=networks)
 
 # %% ../../nbs/5_workshop/58_turn.ipynb #0000000c
 def _check_picture(name:str, picture:Tensor)->Tensor:
@@ -226,9 +236,8 @@ class TurnThePicture(Widget):
         H = self.group
         group = dict(name=H.name, matrices=H.matrices.tolist())
         pictures = [dict(name=k, data=_as_bytes(p)) for k, p in self.pictures.items()]
-        networks = [_without_tensors(graph) for graph in self.graphs.values()]
         return dict(shape=list(self.first.shape), mean=self.mean, std=self.std,
-                    group=group, pictures=pictures, networks=networks,
+                    group=group, pictures=pictures, **_lighter([*self.graphs.values()]),
                     layer=self.layer, channel=self.channel, turn=self.turn)
 
     def prepared(self,

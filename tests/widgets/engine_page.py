@@ -4,9 +4,10 @@ from pathlib import Path
 import torch
 
 import eqtutor.widgets
+from eqtutor.actions import act
 
 SOURCE = (Path(eqtutor.widgets.__file__).parent/'engine.js').read_text(encoding='utf-8')
-NAMES = 'readNetwork, readNetworks, rotate, act, relativeError, softmax'
+NAMES = 'readNetwork, rotate, softmax'
 PAGE = f'''<!DOCTYPE html><meta charset="utf-8"><title>engine</title>
 <script type="module">
 {SOURCE}
@@ -34,21 +35,11 @@ class EnginePage:
         given = [x.flatten().tolist() for x in pictures]
         return [tensor_of(y) for y in self.ask(code, graph, given)]
 
-    def turned(self, graph, picture):
-        "For each element on the grid: the value of the moved picture, and the equivariance error."
-        code = '''(graph, data) => {
-          const network = readNetwork(graph);
-          const { group } = network;
-          const before = network.run(data).get(network.output);
-          return group.matrices.flatMap((matrix, element) => {
-            if (!matrix.flat().every(Number.isInteger)) return [];
-            const moved = act(group, element, { data, shape: network.input });
-            const after = network.run(moved.data).get(network.output);
-            const error = relativeError(after.data, act(group, element, before).data);
-            return [{ element, value: { data: [...after.data], shape: after.shape }, error }];
-          });
-        }'''
-        return self.ask(code, graph, picture.flatten().tolist())
+    def turned(self, graph, group, picture):
+        "For each element on the grid, which the identity is: what it makes of the moved picture."
+        elements = [h for h, m in enumerate(group.matrices) if m.equal(m.round())]
+        moved = [act(group, h, picture.double()) for h in elements]
+        return dict(zip(elements, self.run(graph, *moved)))
 
 
 def tensor_of(value):

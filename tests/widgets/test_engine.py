@@ -17,14 +17,13 @@ from eqtutor.nn import (AttentiveGroupConv2d, AttentiveLiftingConv2d, E4Conv2d, 
                         GroupConv2d, GroupLayerNorm2d, GroupPool, GroupSelfAttention2d,
                         LiftingConv2d, LiftingSelfAttention2d, ProjectionConv2d, SpatialPool2d)
 from eqtutor.nn.e4 import PerElementNorm
-from eqtutor.widgets.graph import network_graph, pack_graphs
+from eqtutor.widgets.graph import network_graph
 
 from .engine_page import SOURCE, tensor_of
 from .examples import NoPermutation
 
 WEIGHTS = Path(__file__).parents[2]/'results'/'weights'
-# ten bits a weight: 2.8e-3 is the most that was seen, of a picture of noise
-TOLERANCE = dict(single=1e-5, half=4e-3)
+TOLERANCE = dict(single=1e-5, steps=2e-3)
 
 
 def error(got, want): return ((got - want).abs().max()/want.abs().max()).item()
@@ -94,20 +93,21 @@ SMALL = [name for name in KNOWN if name not in LARGE]
 
 
 def check_as_torch(engine, net, x, group, turned):
-    "What the engine makes of each turned input, and what half precision makes of the first."
-    for each in turned:
-        want = torch_says(net, act(group, each['element'], x))
-        assert error(tensor_of(each['value']), want) < TOLERANCE['single']
-        assert each['error'] < 1e-6
-    half = engine.run(network_graph(net.float(), x), x)[0]
-    assert 0 < error(half, torch_says(net, x)) < TOLERANCE['half']
+    "What the engine makes of each turned input, and what two bytes a weight make of the first."
+    for h, value in turned.items():
+        assert error(value, torch_says(net, act(group, h, x))) <= TOLERANCE['single']
+        assert error(value, act(group, h, turned[0][None])[0]) < 1e-6
+    rough = engine.run(network_graph(net.float(), x), x)[0]
+    far = error(rough, torch_says(net, x))
+    print(f'in two bytes {far:.1e}')
+    assert 0 < far <= TOLERANCE['steps']
 
 
 @pytest.mark.parametrize('name', [*SMALL, *OTHERS, *slow(*LARGE)])
 def test_layer_is_the_one_of_torch_for_every_element(engine, name):
     net, x = make(name), torch.randn(1, 4, 9, 9)
-    turned = engine.turned(network_graph(net, x, 'single'), x)
     group = get_group(next(m.group for m in net.modules() if hasattr(m, 'group')))
+    turned = engine.turned(network_graph(net, x, 'single'), group, x)
     assert len(turned) == sum(m.equal(m.round()) for m in group.matrices)
     check_as_torch(engine, net, x, group, turned)
 
@@ -209,7 +209,8 @@ SLOW = ('p4-all-cnn', 'p4m-resnet44', 'p4-resnet29-se', 'p4m-densenet', 'alpha-F
 def test_network_is_the_one_of_torch_for_every_element(engine, name):
     net, x = network(name), torch.rand(1, *get_model(name).input_shape)
     graph = network_graph(net, x, 'single')
-    group, turned = get_group(graph['group']['name']), engine.turned(graph, x)
+    group = get_group(graph['group']['name'])
+    turned = engine.turned(graph, group, x)
     assert len(turned) == (len(group) if group.is_grid else 4)
     check_as_torch(engine, net, x, group, turned)
 
@@ -231,7 +232,7 @@ def test_every_layer_of_a_network_is_the_one_of_torch(engine):
     got = engine.ask('''(graph, x) => {
       const network = readNetwork(graph);
       const values = network.run(x);
-      return network.layers.map(({ name, type, shape }) => {
+      return graph.nodes.map(({ name, type, shape }) => {
         return { name, type, shape, data: [...values.get(name).data] };
       });
     }''', graph, x.flatten().tolist())
@@ -288,27 +289,9 @@ def test_picture_turns_as_in_torch(engine, shape):
         assert difference == 0 if angle % 90 == 0 else difference < 1e-12
 
 
-@pytest.mark.parametrize('name', ['p4', 'p4m', 'mirror', 'C2', 'C8', 'D6'])
-def test_everything_moves_as_act_does(engine, name):
-    group = get_group(name)
-    tables = network_graph(LiftingConv2d(1, 1, 3, group), torch.rand(1, 1, 6, 6))['group']
-    for shape in (3, 5, 5), (2, len(group), 6, 6), (2, len(group)), (4,):
-        f = torch.randn(1, *shape, dtype=torch.float64)
-        got = engine.ask('''(group, data, shape) => group.matrices.map((_, element) => {
-          const moved = act(group, element, { data: Float64Array.from(data), shape });
-          return { data: [...moved.data], shape: moved.shape };
-        })''', tables, f.flatten().tolist(), list(shape))
-        assert len(got) == len(group)
-        for h, value in enumerate(got):
-            assert torch.allclose(tensor_of(value), act(group, h, f)[0], rtol=0, atol=1e-12)
-
-
-def test_numbers_at_the_end(engine):
+def test_shares_of_scores(engine):
     shares = engine.ask('scores => softmax(scores)', [1000., 1001., 999.])
     assert error(torch.tensor(shares), torch.tensor([1., 2., 0.]).softmax(0)) < 1e-7
-    assert engine.ask('(a, b) => relativeError(a, b)', [1., 2.5], [1., -2.]) == 4.5/2
-    with pytest.raises(Exception, match='cannot compare 1 with 2 numbers'):
-        engine.ask('(a, b) => relativeError(a, b)', [1.], [1., 2.])
 
 
 # --- one value, and where it comes from
@@ -378,23 +361,7 @@ def test_attention_of_a_clicked_pixel(engine, window, encoding):
         assert error(got, want[head, pose]) < 1e-5
 
 
-# --- many networks, and graphs that are not in order
-
-def test_networks_of_a_page_share_what_is_equal(engine):
-    right = nn.Sequential(LiftingConv2d(1, 4, 5, 'p4'), nn.ReLU(), GroupConv2d(4, 4, 5, 'p4'))
-    broken = nn.Sequential(right[0], nn.ReLU(), NoPermutation(4, 4, 5, 'p4'))
-    broken.load_state_dict(right.state_dict())
-    x = torch.rand(1, 1, 12, 12)
-    graphs = [network_graph(net, x) for net in (right, broken)]
-    pack = pack_graphs(graphs)
-    assert len(pack['tensors']) == len(graphs[0]['tensors']) + 1   # the other table
-    got = engine.ask('''(pack, x) => readNetworks(pack).map(network => {
-      const { data, shape } = network.run(x).get(network.output);
-      return { data: [...data], shape };
-    })''', pack, x.flatten().tolist())
-    for net, value in zip((right, broken), got):
-        assert error(tensor_of(value), torch_says(net, x)) < TOLERANCE['half']
-
+# --- graphs that are not in order
 
 def node(graph, **changes): return graph | dict(nodes=[graph['nodes'][0] | changes])
 
@@ -404,7 +371,7 @@ def with_tensors(graph, **changes):
 
 
 BAD = {
-    'expected format 1, got 2': lambda g: g | dict(format=2),
+    'expected format 2, got 1': lambda g: g | dict(format=1),
     'one of the operations .*, got constructor': lambda g: node(g, op='constructor'),
     'one of the operations .*, got __proto__': lambda g: node(g, op='__proto__'),
     '0 reads other, which no node before it computes': lambda g: node(g, inputs=['other']),
@@ -413,7 +380,7 @@ BAD = {
     'expected a shape of whole numbers': lambda g: node(g, shape=[2, 1, 4, -4]),
     'expected 36 bytes, got 3': lambda g: with_tensors(g, data='AAAA'),
     'one of the types .*, got code': lambda g: with_tensors(g, type='code'),
-    'a weight is infinite or not a number': lambda g: with_tensors(g, data='AHwA'*12),
+    'a weight is infinite or not a number': lambda g: with_tensors(g, step='x'),
 }
 
 

@@ -1,6 +1,8 @@
 "What `network_graph` writes, leaves as it was, and refuses; what a page computes: test_engine."
+import base64
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -28,7 +30,7 @@ def test_p4_cnn_travels_light():
     graph = network_graph(build_model('p4-cnn'), torch.rand(1, 1, 28, 28), labels='0123456789')
     tensors, text = graph['tensors'], json.dumps(graph)
     kinds = [tensors[key]['type'] for node in graph['nodes'] for key in node['weights'].values()]
-    assert kinds.count('half') == 7 and kinds.count('single') == 12
+    assert kinds.count('steps') == 7 and kinds.count('single') == 12
     assert len(text) < 100_000 and json.loads(text) == graph
     assert graph['labels'] == [*'0123456789'] and graph['output'] == graph['nodes'][-1]['name']
     assert graph['group']['order'] == 4 and graph['input'] == [1, 28, 28]
@@ -65,12 +67,23 @@ def test_network_stays_as_it_was():
     assert [node['op'] for node in first['nodes']] == ['convolution', 'scale', 'relu']
 
 
-def test_big_numbers_stay_finite():
-    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3))
-    nn.init.constant_(net[0].weight, 1e5)   # beyond half precision
+@pytest.mark.parametrize('factor', (1e-30, 1., 1e30))
+def test_two_bytes_are_right_to_half_a_step_of_the_largest(factor):
+    net = nn.Sequential(nn.Conv2d(1, 4, 3))
+    nn.init.normal_(net[0].weight, std=factor)
     graph = network_graph(net, X)
-    types = [graph['tensors'][node['weights']['filter']]['type'] for node in graph['nodes']]
-    assert types == ['single', 'half']
+    stored = graph['tensors'][graph['nodes'][0]['weights']['filter']]
+    values = np.frombuffer(base64.b64decode(stored['data']), '<i2')*stored['step']
+    want = net[0].weight.detach().flatten().double().numpy()
+    assert stored['type'] == 'steps' and abs(values).max() == pytest.approx(abs(want).max())
+    assert abs(values - want).max() <= abs(want).max()/32767*.501
+
+
+def test_weights_that_are_all_zero_are_stored():
+    net = nn.Sequential(nn.Conv2d(1, 2, 3))
+    nn.init.zeros_(net[0].weight)
+    graph = network_graph(net, X)
+    assert graph['tensors'][graph['nodes'][0]['weights']['filter']]['step'] == 1
 
 
 @pytest.mark.parametrize('bad', [float('nan'), float('inf')])
@@ -157,7 +170,7 @@ def test_layer_that_is_not_what_its_class_says_is_refused():
 @pytest.mark.parametrize('bad, message', [
     (dict(example=X[0]), r'one picture \(1, c, h, w\) as an example, got shape \(1, 12, 12\)'),
     (dict(example=torch.rand(2, 1, 12, 12)), 'got shape'),
-    (dict(weights='quarter'), "expected one of 'half', 'single', got 'quarter'")])
+    (dict(weights='quarter'), "expected one of 'steps', 'single', got 'quarter'")])
 def test_bad_arguments_get_an_answer(bad, message):
     given = dict(net=lifted(), example=X) | bad
     with pytest.raises(ValueError, match=message): network_graph(**given)
