@@ -298,7 +298,7 @@ class EquivariantSelfAttention2d(IndexTables):
         x_shape:Sequence[int], # of the input
         y_shape:Sequence[int], # of the output
     )->int:
-        "Multiply-accumulates of a forward pass (Theorem 23.12), without softmaxes."
+        "Multiply-accumulates of a forward pass (Theorem 23.13), without softmaxes."
         plan, S = self.plan(x_shape), 1 if self.lifts else len(self.group)
         targets = 1 if self.encoder is None else len(self.group)
         passes, keys = len(self.originals['index']), math.prod(plan.extent)
