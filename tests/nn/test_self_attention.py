@@ -333,7 +333,7 @@ def test_global_lifting_is_torchs_own_attention_once_a_pose():
 
 @both
 @pytest.mark.parametrize('options', [
-    dict(crop=1), dict(positions='split', head_channels=6), dict(window=7), dict(window=1),
+    dict(crop=1), dict(positions='split', head_channels=6), dict(window=7),
     dict(window=None, crop=1)])
 def test_equivariant_with_every_option(cls, options):
     layer = cls(3, 4, 'p4', heads=2, **options).double()

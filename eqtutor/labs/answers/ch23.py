@@ -30,7 +30,8 @@ def looped(f, Q, K, V, rho, group, R, offset=lambda dx, dy: (dx, dy), move='inve
         matrix = group.matrices[h].to(f)
         turned = {'inverse': matrix, 'forward': matrix.T, 'not': torch.eye(2).to(f)}[move]
         for i, j in pixels:
-            near = [(k, l) for k, l in (wide if pad else pixels) if max(abs(k - i), abs(l - j)) <= R]
+            near = [(k, l) for k, l in (wide if pad else pixels)
+                    if max(abs(k - i), abs(l - j)) <= R]
             places = torch.tensor([offset(l - j, i - k) for k, l in near]).to(f)
             codes = rho(places @ turned)
             keys, query = torch.stack([K @ at(k, l) for k, l in near]), Q @ f[:, i, j]
@@ -76,8 +77,6 @@ def left_alone(f): return f
 def same_everywhere(f): return f.mean((3, 4), keepdim=True).expand_as(f)
 
 def constant(f): return torch.ones_like(f)
-
-def one_pose_only(f): return torch.cat([f[:, :, :1], torch.zeros_like(f[:, :, 1:])], 2)
 
 def without_pose_axis(f): return f.mean(2)
 
@@ -127,9 +126,6 @@ EXERCISES = [
                 'Your features are the same at all pixels, but differ from pose to pose: there '
                 'the flaw is still seen.'),
         Mistake(constant, 'Nobody will notice, but your features are the same at all pixels.'),
-        Mistake(one_pose_only,
-                'With one pose that is not zero, the sources of this pose still get the wrong '
-                'vector.'),
         Mistake(without_pose_axis, 'The shape must stay `(b, c, 4, h, w)`.'),
     ]),
     Exercise('23.4', 'proof', 3),
