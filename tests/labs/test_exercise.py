@@ -100,8 +100,11 @@ def test_the_right_answer_passes_and_each_mistake_gets_its_message(e, seed):
 
 @pytest.mark.parametrize('chapter', CHAPTERS)
 def test_a_chapter_asks_for_a_proof_a_function_and_a_prediction(chapter):
-    found = chapter_exercises(chapter)
-    assert {e.kind for e in found} == {'proof', 'code', 'predict'} and 2 <= len(found) <= 4
+    "The second half of a paper, as 24b, asks for what suits it."
+    found, all_kinds = chapter_exercises(chapter), {'proof', 'code', 'predict'}
+    kinds = {e.kind for e in found}
+    assert kinds <= all_kinds and 1 <= len(found) <= 6
+    if chapter.isdigit(): assert kinds == all_kinds
 
 
 @pytest.mark.parametrize('chapter', CHAPTERS)
