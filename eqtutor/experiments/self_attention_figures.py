@@ -1,6 +1,7 @@
 "The pictures of chapter 23: what turns, a pixel that is lifted, three poses in one score."
 # Plain module: edited by hand, no notebook exports it.
 import math
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import torch
@@ -86,21 +87,26 @@ def draw_lifting(
     ax.add_patch(plt.Rectangle(corner, side, side, fill=False, ec='#d55e00', lw=2))
     ax.set(xticks=[], yticks=[], title='one pixel x,\nits window x + Ω')
     axes = right.subplots(len(weights), 5, width_ratios=(1, 1, 1, 1, .6))
-    heads = ('content\n⟨Qf(x), Kf(x+Δ)⟩', 'position\n⟨Qf(x), ρ(h⁻¹Δ)⟩', 'weights α', 'V: patch',
-             'y(x, h)')
-    looks = 'PuOr', 'PuOr', 'viridis', 'gray_r', 'gray_r'
+    for ax, head in zip(axes[0], LIFTING_HEADS): ax.set_title(head, fontsize=9)
     for h, line in enumerate(axes):
         panels = content, position[h], weights[h], patch, answers[h, None, None]
-        tops = 1.6, 3, weights.max(), 1, 1
-        for i, (ax, panel, look, top) in enumerate(zip(line, panels, looks, tops)):
-            ax.imshow(panel, cmap=look, vmin=0 if i > 1 else -top, vmax=top)
-            ax.set(xticks=[], yticks=[])
-            at = dict(transform=ax.transAxes, ha='center', size=12)
-            if i: ax.text(-.13, .45, ' +→·Σ'[i], **at)
-            if not h: ax.set_title(heads[i], fontsize=9)
-        dark = answers[h] > .5
-        line[-1].text(0, 0, f'{answers[h]:.2f}', ha='center', va='center', color='w' if dark else 'k')
+        _lifting_row(line, panels, weights.max().item())
+        color = 'w' if answers[h] > .5 else 'k'
+        line[-1].text(0, 0, f'{answers[h]:.2f}', ha='center', va='center', color=color)
         line[0].set_ylabel(f'h = {h}', rotation=0, ha='right', va='center')
+
+
+LIFTING_HEADS = ('content\n⟨Qf(x), Kf(x+Δ)⟩', 'position\n⟨Qf(x), ρ(h⁻¹Δ)⟩', 'weights α', 'V: patch',
+                 'y(x, h)')
+
+def _lifting_row(axes:Sequence[Axes], panels:Sequence[Tensor], top:float)->None:
+    "The panels of one pose, with the signs between them."
+    looks = 'PuOr', 'PuOr', 'viridis', 'gray_r', 'gray_r'
+    ends = (-1.6, 1.6), (-3., 3.), (0., top), (0., 1.), (0., 1.)
+    for ax, panel, look, (low, high), sign in zip(axes, panels, looks, ends, ' +→·Σ'):
+        ax.imshow(panel, cmap=look, vmin=low, vmax=high)
+        ax.set(xticks=[], yticks=[])
+        ax.text(-.13, .45, sign, transform=ax.transAxes, ha='center', size=12)
 
 
 def draw_three_poses(

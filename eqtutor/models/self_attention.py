@@ -88,10 +88,9 @@ class GSANet(nn.Module):
         channels = stem
         for s, stage in enumerate(widths):
             for i, width in enumerate(stage):
-                crop = crops[s][i] if crops else 0
+                n = crops[s][i] if crops else 0
                 layers[f'block{s}_{i}'] = GSABlock(
-                    channels, width, group, norm, dropout[1], crop, late_crop,
-                    **options)
+                    channels, width, group, norm, dropout[1], n, late_crop, **options)
                 channels = width
                 if not ends: continue
                 layers |= {f'norm{s}_{i}': norm_of(width), f'swish{s}_{i}': nn.SiLU()}

@@ -24,7 +24,7 @@ def without_poses(C, n, heads, d): return counted(C, n, heads, d, poses=False)
 EXERCISES = [
     Exercise('23b.1', 'predict', 1, name='on_r6', right=44_468, mistakes=[
         Mistake(44_488, 'Six vectors in place of one are five more, not six.'),
-        Mistake(44_398, 'Each element costs 20 parameters: the *three* further ones of R4 cost 60.'),
+        Mistake(44_398, 'Each element costs 20 parameters: the three further ones of R4 cost 60.'),
         Mistake(44_368, 'The group does change the count: each pose has a vector in each layer.'),
     ]),
     Exercise('23b.2', 'code', 2, layer_parameters, layer_sizes, mistakes=[
