@@ -80,7 +80,7 @@ def draw_lifting(
     "A row for each pose: content + position → weights · values, and their sum."
     (row, column), side, answers = pixel, len(patch), (weights*patch).sum((1, 2))
     fig = plt.figure(figsize=(7.4, 4.9), layout='constrained')
-    left, right = fig.subfigures(1, 2, width_ratios=(1, 2.4))
+    left, right = fig.subfigures(1, 2, width_ratios=(1, 2.4))   # type: ignore[misc]
     ax = left.subplots()
     ax.imshow(image, cmap='gray_r')
     corner = column - side/2, row - side/2
@@ -115,7 +115,7 @@ def draw_three_poses(
 )->None:
     "Rings of askers and sources; beside them the weights by target pose and asker."
     fig = plt.figure(figsize=(7.4, 4.2), layout='constrained')
-    left, right = fig.subfigures(1, 2, width_ratios=(1, 1.75))
+    left, right = fig.subfigures(1, 2, width_ratios=(1, 1.75))   # type: ignore[misc]
     _rings(left.subplots(), encoding, len(weights))
     shown, n = weights.sum(2), len(weights)
     for h, line in enumerate(right.subplots(n, n + 1)):
