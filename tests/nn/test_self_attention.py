@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from eqtutor.cost import count_macs, layer_costs
-from eqtutor.equivariance import perturb_
+from eqtutor.actions import act, act_points
+from eqtutor.cost import count_macs, count_parameters, layer_costs
+from eqtutor.equivariance import assert_equivariant, perturb_
+from eqtutor.groups import get_group
 from eqtutor.nn.self_attention import (GroupSelfAttention2d, LiftingSelfAttention2d,
-                                       PositionalEncoding)
+                                       PositionalEncoding, moved_offsets, pose_index)
 
 LAYERS = [LiftingSelfAttention2d, GroupSelfAttention2d]
 both = pytest.mark.parametrize('cls', LAYERS)
@@ -266,3 +269,85 @@ def test_tables_follow_the_weights(cls, way):
     layer, want = way(cls), perturbed(cls)
     f = inputs(want, (5, 6))
     assert torch.equal(layer(f), want(f))
+
+@pytest.mark.parametrize('group', ['p4', 'p4m', 'C8'])
+@pytest.mark.parametrize('reach', [(1, 1), (2, 1)])
+def test_offsets_are_listed_row_by_row_and_moved_back(group, reach):
+    p = moved_offsets(group, reach)
+    assert p[0, 0].tolist() == [-reach[1], reach[0]]      # top left
+    for h in range(p.shape[1]): close(act_points(group, h, p[:, h]), p[:, 0], 1e-14)
+
+@pytest.mark.parametrize('kind', ['plane', 'split'])
+def test_the_encoding_of_a_pose_is_that_of_the_first_pose_turned(kind):
+    encoding = PositionalEncoding(10, 'p4m', kind=kind).double()
+    table = encoding((2, 2)).unflatten(0, (5, 5)).permute(2, 3, 0, 1)   # (|H|, d, y, x)
+    for h in range(8): close(act('p4m', h, table[:1]), table[h:h + 1], 1e-14)
+    poses = encoding.poses()
+    assert poses.shape == (8, 10) and (kind == 'plane') == bool(poses[:, :6].any())
+
+@pytest.mark.parametrize('group', ['mirror', 'p4', 'p4m'])
+def test_tables_of_the_index(group):
+    H = get_group(group)
+    h, t, s = torch.meshgrid(*[torch.arange(len(H))]*3, indexing='ij')
+    want = dict(relative=H.relative[t, s], target=H.relative[h, s],
+                printed=H.mul[H.inv[h], H.relative[t, s]])
+    for encoding, table in want.items():
+        assert torch.equal(pose_index(H, encoding, False).expand_as(table), table)
+
+@pytest.mark.parametrize('window', [3, None])
+def test_attention_sums_to_one_and_mixes_the_values(window):
+    layer = perturbed(GroupSelfAttention2d, window=window)
+    f = inputs(layer, (4, 5))
+    a = layer.attention(f, 0, 3)
+    close(a.sum((4, 5, 6)), torch.ones(2, 2, 4, 4, dtype=torch.float64))
+    v = layer.queries_keys_values(f)[1].chunk(2, -1)[1]
+    if window: v = F.pad(v, (0, 0, 1, 1, 1, 1))[:, :, :, 0:3, 3:6]
+    y = torch.einsum('bnRSQyx,bnQyxd->bRnd', a, v).flatten(2)
+    close(layer.out(y).transpose(1, 2), layer(f)[..., 0, 3], 1e-10)
+
+def test_what_is_out_of_reach_has_no_share():
+    layer = perturbed(GroupSelfAttention2d)
+    y = layer(torch.ones(1, 3, 4, 6, 6, dtype=torch.float64))
+    close(y, y[..., :1, :1].expand_as(y), 1e-10)
+    assert y.std() > .01
+
+def test_without_an_encoding_any_order_of_the_pixels_is_as_good():
+    layer = perturbed(GroupSelfAttention2d, window=None, encoding='none')
+    f, order = inputs(layer, (3, 4)), torch.randperm(12)
+    y, shuffled = layer(f), layer(f.flatten(3)[..., order].unflatten(3, (3, 4)))
+    close(shuffled, y.flatten(3)[..., order].view_as(y))
+    assert spread(y) == 0 and y.std() > .01
+
+def test_global_lifting_is_torchs_own_attention_once_a_pose():
+    layer = perturbed(LiftingSelfAttention2d, window=None)
+    x = inputs(layer, (5, 4))
+    q, kv = layer.queries_keys_values(x[:, :, None])
+    q, k, v = (t[:, :, 0].flatten(2, 3) for t in (q, *kv.chunk(2, -1)))
+    table, places = layer.encoder((4, 3)).view(9, 7, 4, 5), torch.arange(20)
+    rows, cols = places//4, places % 4
+    codes = table[rows - rows[:, None] + 4, cols - cols[:, None] + 3]
+    masks = torch.einsum('bnqd,qkhd->hbnqk', q, codes)
+    poses = [F.scaled_dot_product_attention(q, k, v, mask, scale=1.) for mask in masks]
+    y = torch.stack(poses, 1).permute(0, 1, 3, 2, 4).flatten(3).unflatten(2, (5, 4))
+    close(layer.out(y).movedim(-1, 1), layer(x), 1e-10)
+
+@both
+@pytest.mark.parametrize('options', [
+    dict(crop=1), dict(positions='split', head_channels=6), dict(window=7),
+    dict(window=None, crop=1)])
+def test_equivariant_with_every_option(cls, options):
+    layer = cls(3, 4, 'p4', heads=2, **options).double()
+    f = inputs(layer, (5, 6), b=1)
+    assert_equivariant(layer, f, 'p4')
+    assert_equivariant(perturb_(layer), f, 'p4')
+    assert_equivariant(layer.float(), f.float(), 'p4')
+
+@both
+@pytest.mark.parametrize('options', [
+    dict(), dict(window=3, positions='split', head_channels=6), dict(crop=2), dict(window=None),
+    dict(window=None, crop=1), dict(encoding='target'), dict(encoding='none')])
+def test_cost_by_formula_and_by_counting(cls, options):
+    layer = cls(3, 8, 'p4', heads=2, **options)
+    f = inputs(layer, (8, 6), dtype=torch.float32)
+    cost, = layer_costs(layer, f)
+    assert cost.parameters == count_parameters(layer) and cost.macs == count_macs(layer, f)

@@ -1,0 +1,149 @@
+"The pictures of chapter 23: what turns, a pixel that is lifted, three poses in one score."
+# Plain module: edited by hand, no notebook exports it.
+import math
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from eqtutor.groups import Group
+
+
+def draw_table_and_function(
+    table:Tensor,    # `(k, k)`
+    turned:Tensor,
+    back:Tensor,
+    plane:Tensor,    # the function, finely sampled on a square of half side 3
+    values:Tensor,   # of the function at the turned places, `(k, k)`
+    offsets:Tensor,  # places of the table, `(k², 2)`
+    places:Tensor,   # turned
+)->None:
+    "A table that is turned and turned back, above a function that is asked at turned places."
+    fig, axes = plt.subplots(2, 3, figsize=(7, 4.6), layout='constrained')
+    names = ['a table', 'turned by 30°', '… and back', 'a function, 25 places',
+             'the places turned', 'the values there']
+    panels = table, turned, back, plane, plane, values
+    for i, (ax, name, panel) in enumerate(zip(axes.flat, names, panels)):
+        extent = (-3.04, 3.04)*2 if i in (3, 4) else None
+        ax.imshow(panel, vmin=-2.6, vmax=2.6, cmap='cividis', extent=extent)
+        ax.set(xticks=[], yticks=[], title=name)
+    for ax, p in zip(axes[1], (offsets, places)): ax.plot(*p.T, 'wo', mec='k', ms=5)
+
+
+def three_pose_weights(
+    f:Tensor,               # `(c, |H|, h, w)`
+    pixel:tuple[int, int],  # row and column
+    Q:Tensor,               # `(d, c)`
+    K:Tensor,               # `(d, c)`
+    rho:Tensor,             # of the offsets, one pose after another, `(|H|, k², d)`
+    eps:Tensor,             # a vector for each pose, `(|H|, d)`
+    group:Group,
+)->Tensor:
+    "Definition 23.7 with h̃⁻¹ĥ at one pixel: weights `(h, h̃, ĥ, k, k)`."
+    (row, column), k = pixel, math.isqrt(rho.shape[1])
+    patch = f[:, :, row - k//2:row + k//2 + 1, column - k//2:column + k//2 + 1]
+    query = torch.einsum('dc,ct->td', Q, f[:, :, row, column])
+    content = torch.einsum('td,dc,csyx->tsyx', query, K, patch)
+    position = torch.einsum('td,hkd->htk', query, rho).unflatten(2, (k, k))
+    pose = torch.einsum('td,tsd->ts', query, eps[group.relative])
+    scores = content + position[:, :, None] + pose[..., None, None]
+    return scores.flatten(2).softmax(2).view_as(scores)
+
+
+def lifting_parts(
+    f:Tensor,               # image `(c, h, w)`
+    pixel:tuple[int, int],  # row and column
+    Q:Tensor,               # `(d, c)`
+    K:Tensor,               # `(d, c)`
+    rho:Tensor,             # of the offsets, one pose after another, `(|H|, k², d)`
+)->tuple[Tensor, Tensor, Tensor, Tensor]:
+    "Definition 23.5 at one pixel: patch, content scores, position scores of each pose, weights."
+    (row, column), k = pixel, math.isqrt(rho.shape[1])
+    patch = f[:, row - k//2:row + k//2 + 1, column - k//2:column + k//2 + 1]
+    query = Q @ f[:, row, column]
+    content = torch.einsum('d,dc,cyx->yx', query, K, patch)
+    position = (rho @ query).unflatten(1, (k, k))
+    weights = (content + position).flatten(1).softmax(1).view_as(position)
+    return patch[0], content, position, weights
+
+
+def draw_lifting(
+    image:Tensor,             # `(h, w)`, ink from 0 to 1
+    pixel:tuple[int, int],    # row and column
+    patch:Tensor,             # of the image around the pixel, `(k, k)`
+    content:Tensor,           # scores, `(k, k)`
+    position:Tensor,          # scores, `(|H|, k, k)`
+    weights:Tensor,           # `(|H|, k, k)`
+)->None:
+    "A row for each pose: content + position → weights · values, and their sum."
+    (row, column), side, answers = pixel, len(patch), (weights*patch).sum((1, 2))
+    fig = plt.figure(figsize=(7.4, 4.9), layout='constrained')
+    left, right = fig.subfigures(1, 2, width_ratios=(1, 2.4))   # type: ignore[misc]
+    ax = left.subplots()
+    ax.imshow(image, cmap='gray_r')
+    corner = column - side/2, row - side/2
+    ax.add_patch(plt.Rectangle(corner, side, side, fill=False, ec='#d55e00', lw=2))
+    ax.set(xticks=[], yticks=[], title='one pixel x,\nits window x + Ω')
+    axes = right.subplots(len(weights), 5, width_ratios=(1, 1, 1, 1, .6))
+    for ax, head in zip(axes[0], LIFTING_HEADS): ax.set_title(head, fontsize=9)
+    for h, line in enumerate(axes):
+        panels = content, position[h], weights[h], patch, answers[h, None, None]
+        _lifting_row(line, panels, weights.max().item())
+        color = 'w' if answers[h] > .5 else 'k'
+        line[-1].text(0, 0, f'{answers[h]:.2f}', ha='center', va='center', color=color)
+        line[0].set_ylabel(f'h = {h}', rotation=0, ha='right', va='center')
+
+
+LIFTING_HEADS = ('content\n⟨Qf(x), Kf(x+Δ)⟩', 'position\n⟨Qf(x), ρ(h⁻¹Δ)⟩', 'weights α', 'V: patch',
+                 'y(x, h)')
+
+def _lifting_row(axes:Sequence[Axes], panels:Sequence[Tensor], top:float)->None:
+    "The panels of one pose, with the signs between them."
+    looks = 'PuOr', 'PuOr', 'viridis', 'gray_r', 'gray_r'
+    ends = (-1.6, 1.6), (-3., 3.), (0., top), (0., 1.), (0., 1.)
+    for ax, panel, look, (low, high), sign in zip(axes, panels, looks, ends, ' +→·Σ'):
+        ax.imshow(panel, cmap=look, vmin=low, vmax=high)
+        ax.set(xticks=[], yticks=[])
+        ax.text(-.13, .45, sign, transform=ax.transAxes, ha='center', size=12)
+
+
+def draw_three_poses(
+    weights:Tensor,  # `(h, h̃, ĥ, k, k)`, of one pixel
+    encoding:Tensor, # scores of one query, turned by some h, `(k, k)`
+)->None:
+    "Rings of askers and sources; beside them the weights by target pose and asker."
+    fig = plt.figure(figsize=(7.4, 4.2), layout='constrained')
+    left, right = fig.subfigures(1, 2, width_ratios=(1, 1.75))   # type: ignore[misc]
+    _rings(left.subplots(), encoding, len(weights))
+    shown, n = weights.sum(2), len(weights)
+    for h, line in enumerate(right.subplots(n, n + 1)):
+        for i, (ax, panel) in enumerate(zip(line, [*shown[h], shown[h].sum(0)])):
+            ax.imshow(panel, cmap='viridis', vmin=0, vmax=shown.max()*(1 + (i == n)))
+            ax.set(xticks=[], yticks=[])
+            if not h: ax.set_title(f'h̃ = {i}' if i < n else 'Σ', fontsize=10)
+        line[0].set_ylabel(f'h = {h}', rotation=0, ha='right', va='center')
+
+
+def _rings(ax:Axes, encoding:Tensor, n:int)->None:
+    "One asker of a ring, arrows to the ring of its sources, and the encoding above them."
+    middles = {'asker': (0., 0.), 'source': (2.4, 1.2)}
+    turns = [(.55*math.cos(2*math.pi*i/n), .55*math.sin(2*math.pi*i/n)) for i in range(n)]
+    at = {(kind, i): (x + dx, y + dy)
+          for kind, (x, y) in middles.items() for i, (dx, dy) in enumerate(turns)}
+    for i in range(n):
+        ax.annotate('', at['source', i], at['asker', 1], zorder=0,
+                    arrowprops=dict(arrowstyle='->', color='#888888', shrinkB=9))
+    for (kind, i), (x, y) in at.items():
+        asks = (kind, i) == ('asker', 1)
+        ax.plot(x, y, 'o', ms=19, color='#d55e00' if asks else '#e8e8e8', mec='k')
+        ax.text(x, y, str(i), ha='center', va='center', color='w' if asks else 'k')
+    ax.text(0, -1.05, 'askers (x, h̃)', ha='center', size=10)
+    ax.text(2.4, .15, 'sources (x+Δ, ĥ)', ha='center', size=10)
+    inset = ax.inset_axes((.03, .66, .3, .3))
+    inset.imshow(encoding, cmap='PuOr')
+    inset.set(xticks=[], yticks=[])
+    inset.set_title('ρ, turned by h', fontsize=10)
+    ax.set(xlim=(-.9, 3.3), ylim=(-1.4, 3.6), aspect='equal')
+    ax.axis('off')
