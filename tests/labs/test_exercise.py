@@ -270,7 +270,7 @@ def test_what_a_student_s_code_says_is_shown_as_it_is(as_reader):
 
 
 def test_tuple_keys_are_an_answer_like_others(as_reader):
-    assert check('20.2', lambda: {('mask', 'no encoding'): True}).verdict.state == 'wrong'
+    assert check('20.3', lambda: {('mask', 'no encoding'): True}).verdict.state == 'wrong'
 
 
 @pytest.mark.parametrize('name', ['EQTUTOR_STRICT', 'IN_TEST', 'NBGRADER_EXECUTION'])
