@@ -312,7 +312,7 @@ class SqueezeExcitation(FeatureGate):
     def __init__(self,
         channels:int,
         group:Group|str='Z2',
-        reduction:int=16,      # of the channels in the hidden layer, which keeps one
+        reduction:int=16,      # of channels in the hidden layer, which has one at least
     ):
         super().__init__(channels, group)
         check_positive(reduction=reduction)
@@ -330,7 +330,7 @@ class ChannelAttention(FeatureGate):
     def __init__(self,
         channels:int,
         group:Group|str='Z2',
-        reduction:int=16,      # of the channels in the hidden layer, which keeps one
+        reduction:int=16,      # of channels in the hidden layer, which has one at least
         bias:bool=False,
     ):
         super().__init__(channels, group)

@@ -164,7 +164,7 @@ class E4Conv2d(nn.Module):
         return self.generate(f)
 
     def forward(self, f:Tensor)->Tensor:
-        "Each place sums its window with a kernel written from what is at the place."
+        "Each place sums its window with the kernel that is written there."
         kernels, values = self.kernels(f), _at_each_pixel(self.encode, f)
         values = values.unflatten(1, (self.slices, -1))
         y = window_sum(kernels, values, self.kernel_size, dilation=self.dilation)
