@@ -896,7 +896,7 @@ export function readNetwork(graph) {
 
 // --- how pictures move
 
-// Planes turned counter-clockwise by quarter turns: pixels land on pixels, and height and width swap
+// Planes turned counter-clockwise by quarter turns: pixels land on pixels, height and width swap
 // on an odd number of turns.
 function moveExactly(data, shape, turns) {
   const [rows, columns] = shape.slice(-2);

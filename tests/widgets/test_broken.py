@@ -75,12 +75,7 @@ def faults(visit, html, names=()):
         if not any('✗' in said for said in words[1:]): yield f'{name}: no ✗ at any turn: {words}'
 
 
-# stored when widgets still said "Equivariant" upright; gone when the chapter is stored anew
-BEFORE = {'3_papers/24_e4.ipynb'}
-MARKS = {name: pytest.mark.xfail(reason='stored before') for name in BEFORE}
-
-
-@pytest.mark.parametrize('name', [pytest.param(n, marks=MARKS.get(n, ())) for n in BOOK])
+@pytest.mark.parametrize('name', BOOK)
 def test_stored_widgets_of_broken_layers_show_it(visit, name):
     nb = BOOK[name]
     assert [f'cell {i}: {fault}' for i, html in broken_ones(nb)
@@ -89,7 +84,7 @@ def test_stored_widgets_of_broken_layers_show_it(visit, name):
 
 def test_chapters_with_a_broken_layer_have_such_a_widget():
     parts = {name.split('/')[-1][:2] for name in BOOK}
-    assert {'04', '05', '06', '07', '20', '24', 'in'} <= parts
+    assert {'04', '05', '06', '07', '24', 'in'} <= parts
     assert asked("w.expect_broken('a', 'b c')") == ['a', 'b c'] and asked('w') == []
 
 
