@@ -20,7 +20,7 @@ LINES, FOLDED, EXPORTED = 240, 180, 310
 
 class Size(NamedTuple):
     "What a reader has before them."
-    words:int     # of open prose
+    words:int     # of open prose, exercises aside
     cells:int     # of code, imports aside
     lines:int     # of code that is shown and not exported
     folded:int    # lines behind a fold, as those of figures
@@ -55,7 +55,8 @@ def size(cells):
     rest = [s for s in code if s not in exported + aside]
     folded = [s for s in rest if re.search(r'^#\| *(code-fold|hide)\b', s, re.M)]
     shown = [s for s in rest if s not in folded]
-    words = sum(prose(s) for kind, s in texts if kind == 'markdown')
+    told = [s for kind, s in texts if kind == 'markdown' and not s.startswith('**Exercise')]
+    words = sum(map(prose, told))
     lines = [sum(map(code_lines, part)) for part in (shown, folded, exported)]
     return Size(words, len(code), *lines)
 
@@ -114,5 +115,6 @@ def test_fault_of_a_lesson_is_found(rule, cells): assert rule(cells)
 
 def test_what_is_folded_or_an_exercise_does_not_count():
     folded = cell('<details><summary>Proof</summary>' + 'word '*9 + '</details> $a b c$ | seven')
+    asked = cell('**Exercise 1.1 (code, 2 marks).** Write it.')
     solution = cell('#| solution 1.1\n' + 'x = 1\n'*9, 'code')
-    assert size([folded, solution, cell('import torch', 'code')]) == Size(3, 1, 0, 0, 0)
+    assert size([folded, asked, solution, cell('import torch', 'code')]) == Size(3, 1, 0, 0, 0)
