@@ -406,7 +406,8 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg" onload="document.title=1"><scrip
 def test_a_file_that_is_no_picture(see, data, kind):
     page = see()
     load(page, data, kind=kind)
-    assert 'no picture that a browser reads' in page.locator('.said').inner_text()
+    said = page.locator('.said', has_text='no picture that a browser reads')
+    said.wait_for(state='attached')   # the file is read while the test goes on
     assert page.title() == 'Turn a digit' and '7' in headline(page)
 
 
