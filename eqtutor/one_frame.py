@@ -34,7 +34,7 @@ def aggregate(
     # the border; 0 for nothing
     pair:Pair,
     group:Group|str,                # one that keeps the pixel grid
-    neighbourhood:Iterable[Affine], # elements n = ((right, up), q), q a pose
+    neighbourhood:Iterable[Affine], # elements n = ((right, up), b), b a pose
 )->Tensor:                          # feature map on G, `(b, out, |H|, h, w)`
     "f′(g) = Σ_n H̃_n(f(g), f(gn)), as slow as it reads (P4, Eq. 9)."
     group, elements = _check_frame(f, group, neighbourhood)
@@ -218,7 +218,7 @@ def gsa_pair(
         own = y.unflatten(1, (-1, len(H)))[..., 0]
         q = by_head(layer.query, x.unflatten(1, (-1, len(H))).mT)   # (b, a, heads, d)
         key, v = (by_head(m, own)[:, None] for m in (layer.key, layer.value))
-        rho = P[i*k + j] + E[H.relative[:, b]][:, None]  # P(v) + E[a⁻¹b]
+        rho = P[i*k + j] + E[H.relative[:, b]][:, None]  # ρ(v) + ε(a⁻¹b)
         s = (q*(key + rho)).sum(-1)*layer.in_channels**-.5
         return weighted(s.exp().flatten(1), v.expand(-1, len(H), -1, -1).flatten(1, 2))
     return pair
@@ -231,7 +231,8 @@ class Dependence:
     far:bool       # everything counts
     others:bool    # sources act on one another: no sum over pairs
     quotient:bool  # of two sums over pairs, and no sum
-    x:bool|None    # the weights look at the target; None: the outputs do not say
+    # the weights (of a quotient: the scores) look at the target; None: not to be seen
+    x:bool|None
     y:bool|None    # at the source
 
     @property
@@ -328,7 +329,7 @@ def removed_field(
     layer:AttentiveGroupConv2d, # full attention
     f:Tensor,                   # feature map on G, `(b, i, |H|, h, w)`
 )->Tensor:                      # `(b, o·i·|H|, |H|, h, w)`
-    "P1's α⁻ as seen from each target: entry q is for sources in the pose hq."
+    "P1's α⁻ as seen from each target: entry b is for sources in the pose hb."
     H, h = layer.group, torch.arange(len(layer.group))[:, None]
     channel, spatial = layer.factors(f)
     if channel is None or spatial is None: raise ValueError("expected attend='full'")

@@ -83,7 +83,7 @@ EXERCISES = [
     Exercise('25.2', 'proof', 3),
     Exercise('25.3', 'predict', 3, name='forms', right=RIGHT, mistakes=[
         Mistake(with_forms(by_position='a quotient'),
-                'by position: the denominator Σ exp⟨q(x), ρₙ⟩ contains no source. It is a function '
+                'by position: the denominator Σ exp⟨Q(x), ρₙ⟩ contains no source. It is a function '
                 'of x, and may be drawn into each term.'),
         Mistake(with_forms(harmonic_mean='another local map'),
                 'harmonic mean: the numerator is a constant, and the denominator is Σ 1/y, a sum '
