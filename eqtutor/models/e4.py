@@ -86,6 +86,7 @@ def e4_resnet18(
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #00000040
 #| code-fold: true
+# name, network, data, parameters as printed, and exactly, with the published norm
 _NETWORKS:list[tuple[str, Callable[..., nn.Module], str, str, int, str]] = [
     ('p4-e4-net', e4_net, 'rot-MNIST', '18.8K', 18_694, 'P4 Table 1'),
     ('p4-e4-net-large', e4_net_large, 'rot-MNIST', '41.1K', 45_514, 'P4 Table 1'),

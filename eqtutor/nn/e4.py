@@ -21,6 +21,7 @@ from .layers import GroupBatchNorm2d, GroupLayerNorm2d
 # window, m features from which the kernels are written
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000021
+#| code-fold: true
 class PerElementNorm(nn.GroupNorm):
     "The norm of the published E4 code: exact at the start, not once it is trained."
     def __init__(self,
@@ -42,6 +43,7 @@ def _norm(name:str, channels:int, group:Group)->nn.Module:
     return nn.Identity()
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000023
+#| code-fold: true
 class KernelGenerator(IndexTables):
     "Features `(b, c, |H|, h, w)` to kernels there, `(b, slices, k², |H|, h, w)`."
     def __init__(self,
@@ -77,7 +79,7 @@ class KernelGenerator(IndexTables):
         return dict(moved=filter_index(self.group, self.kernel_size))
 
     def forward(self, f:Tensor)->Tensor:
-        "The kernels as they lie over the image: entry Δ is for what lies at x + Δ."
+        "The kernels as laid: entry Δ is for what lies at x + Δ."
         check_input(f, self.in_channels, self.group, type(self).__name__)
         (b, _, g, h, w), moved = f.shape, self.table('moved', self.weight)
         z = self.relu(self.norm(_at_each_pixel(self.squeeze, f)))
@@ -86,8 +88,8 @@ class KernelGenerator(IndexTables):
         fixed = W2.new_zeros(1, 1, 1)
         if self.bias is not None:
             fixed = repeat(self.bias[moved], 'g v s -> (b g) (s v) 1', b=b)
-        written = torch.baddbmm(fixed, W2, z)    # one product for each image and pose
-        return rearrange(written, '(b g) (s v) (h w) -> b s v g h w',
+        laid = torch.baddbmm(fixed, W2, z)    # one product for each image and pose
+        return rearrange(laid, '(b g) (s v) (h w) -> b s v g h w',
                          g=g, s=self.slices, h=h, w=w)
 
     def macs(self,
@@ -160,7 +162,7 @@ class E4Conv2d(nn.Module):
     def kernels(self,
         f:Tensor, # feature map on G, `(b, c, |H|, h, w)`
     )->Tensor:    # `(b, slices, k², |H|, h, w)`
-        "The kernel written at each place: entry Δ is for what lies at x + Δ."
+        "The kernel at each place, as laid: entry Δ is for what lies at x + Δ."
         return self.generate(f)
 
     def forward(self, f:Tensor)->Tensor:
