@@ -36,6 +36,11 @@ def headings(nb):
     for slug in sorted({x for x in own if own.count(x) > 1}):
         yield f'several headings have the anchor {slug}'
 
+def unique_ids(nb):
+    ids = [c['id'] for c in nb.cells if 'id' in c]
+    for name in sorted({i for i in ids if ids.count(i) > 1}): yield f'two cells have the id {name}'
+
+
 def unique_labels(nb):
     every = labels(nb)
     for label in sorted({x for x in every if every.count(x) > 1}):

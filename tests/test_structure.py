@@ -76,6 +76,7 @@ BAD = {
     rules.syntax: codes('def f(:'),
     rules.title: [*texts_of('## T\n\n> No', '# T', '# T\n\n> A "quote"',
                             '# T\n\n> In $\\mathbb{Z}$'), [py('#')]],
+    rules.unique_ids: [[py('x') | dict(id='a'), py('y') | dict(id='a')]],
     rules.unique_labels: texts_of('$$ a $$ {#eq-a}\n\n$$ b $$ {#eq-a}'),
     rules.references: texts_of('By @eq-nowhere'),
     rules.links: texts_of('[x](no.ipynb)', '[x](01_first.ipynb#sec-b)', '[x](#sec-c)',
