@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STORED', 'Window', 'window_means', 'peaks', 'patches_at', 'sum_and_max', 'sum_products', 'filter_each', 'Removed',
-           'weights_of_places', 'removed_from', 'removed_in_chunks', 'chunk_size']
+           'weights_of_places', 'removed_from', 'removed_in_chunks', 'chunk_size', 'removed_macs']
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000003
 import math
@@ -448,10 +448,30 @@ def removed_in_chunks(
 STORED = 400_000
 
 def chunk_size(
-    numbers:int,         # that all output channels together would keep
-    channels:int,        # output channels
-    device:torch.device,
+    x:Tensor,            # planes `(b, q, i, y, x)`
+    shape:Sequence[int], # of the filters, `(q, i, o, h, k, k)`
+    window:Window,
 )->int|None:
     "Output channels at a time, so that little is kept; None where all may be."
-    parts = -(-numbers//(STORED*(1 if device.type == 'cpu' else 64)))
-    return None if parts == 1 else -(-channels//parts)
+    if torch.compiler.is_compiling(): return None
+    q, i, o, h, k, _ = shape
+    each = math.prod(window.out_size(x)) + i*k**2    # of a filter in a pose
+    room = STORED*(1 if x.device.type == 'cpu' else 64)
+    parts = math.ceil(len(x)*q*o*h*each/room)
+    return None if parts <= 1 else -(-o//parts)
+
+def removed_macs(
+    planes:int,         # samples × poses × input channels
+    filters:int,        # output channels × poses
+    size:Sequence[int], # of a plane: height and width
+    out:Sequence[int],  # of the output
+    kernel_size:int,
+    hidden:int,         # rows of W₁; 0 without channel attention
+)->int:
+    "Multiply-accumulates of what is removed, but for the spatial filter."
+    k, pairs = kernel_size, planes*filters
+    products = pairs*k**2*out[0]*out[1]
+    if not hidden: return products
+    means = planes*(k*size[0] + k**2)*size[1]        # of the entries of the window
+    statistics = 2*pairs*k**2                        # mean, and maximum at its place
+    return 2*products + means + statistics + 4*pairs*hidden

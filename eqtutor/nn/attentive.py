@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from ..core import IndexTables, check_input, check_odd, check_positive, one_of
 from ..groups import Group
-from ..kernels.attentive import Removed, Window, chunk_size, removed_in_chunks
+from ..kernels.attentive import (Removed, Window, chunk_size, removed_in_chunks,
+                                       removed_macs)
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a
@@ -123,15 +124,10 @@ class PairAttention(nn.Module):
         y_shape:tuple[int, ...], # of its output
     )->int:
         "Multiply-accumulates of a forward pass."
-        poses, k = x_shape[2] if len(x_shape) == 5 else 1, self.window.kernel_size
-        planes = x_shape[0]*poses*self.in_channels
-        pairs = planes*self.out_channels*y_shape[2]
-        products = pairs*k**2*y_shape[-2]*y_shape[-1]
-        total = products                                     # Σ and max, or Σ alone
-        if self.channel is not None:
-            total += planes*(k*x_shape[-2] + k**2)*x_shape[-1]   # window means
-            total += products + 2*pairs*k**2                     # x*, and mean and max
-            total += 4*pairs*self.channel.squeeze.shape[1]       # W₁ and W₂ of both
+        planes, filters = math.prod(x_shape[:-2]), self.out_channels*y_shape[2]
+        hidden = 0 if self.channel is None else self.channel.squeeze.shape[1]
+        total = removed_macs(planes, filters, x_shape[-2:], y_shape[-2:],
+                             self.window.kernel_size, hidden)
         if self.spatial is not None: total += self.spatial.macs(x_shape, y_shape)
         return total
 
@@ -216,10 +212,7 @@ class RotationAttention(nn.Module):
         s = self.scores(f)
         return (s if s.ndim == f.ndim else s.amax(2)).sigmoid()
 
-    def forward(self,
-        f:Tensor, # `(b, c, h, w)` or `(b, c, |H|, h, w)`
-    )->Tensor:
-        return self.attention(f)*f
+    def forward(self, f:Tensor)->Tensor: return self.attention(f)*f
 
     def macs(self,
         x_shape:tuple[int, ...], # of the layer's input
@@ -295,11 +288,8 @@ class AttentiveConv2d(EquivariantConv2d):
     )->int|None:
         "Output channels at a time for this input; None where all are kept."
         if not isinstance(self.chunk, str): return self.chunk
-        if torch.compiler.is_compiling(): return None
-        places = math.prod(self.branch.window.out_size(x))
-        each = places + self.in_channels*self.kernel_size**2     # of a filter in a pose
-        numbers = len(x)*len(self.group)*self.in_poses*self.out_channels*each
-        return chunk_size(numbers, self.out_channels, x.device)
+        shape = filters_by_pair(self).shape
+        return chunk_size(self.planes(x), shape, self.branch.window)
 
     def forward(self,
         x:Tensor, # an image `(b, i, h, w)`, or a feature map on G `(b, i, |H|, h, w)`

@@ -51,3 +51,10 @@ def test_chunks_change_no_output():
     chunked = alpha_cnn(channels=4, chunk=1).eval()
     chunked.load_state_dict(net.state_dict())
     with torch.no_grad(): torch.testing.assert_close(chunked(x), net(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize('attend, dilation', [('full', 1), ('spatial', 1), ('input', 4)])
+def test_only_attention_on_the_input_dilates_its_first_filter(attend, dilation):
+    first, *_ = (m for m in alpha_cnn(attend, channels=3).modules() if hasattr(m, 'branch'))
+    spatial = first.branch.spatial if attend == 'input' else first.branch
+    assert spatial.dilation == dilation

@@ -230,6 +230,29 @@ def test_large_inputs_are_computed_in_chunks():
     assert [fixed.chunk_for(x) for x in inputs] == [5, 5, 5]
 
 
+# --- α_F on an image, where the spatial filter lifts and its maximum over H is taken
+
+def slow_input_of_image(layer, f):
+    "α⁺ of α_F, `(c, y, x)`, for an image."
+    branch, psi_x = layer.branch, layer.branch.spatial.weight
+    W1, W2 = branch.squeeze.weight, branch.excite.weight
+    def score(v): return W2 @ (W1 @ v).relu()
+    a_c = (score(f.mean((1, 2))) + score(f.amax((1, 2)))).sigmoid()[:, None, None]
+    z, pad = torch.stack([(a_c*f).mean(0), (a_c*f).amax(0)]), psi_x.shape[-1]//2
+    scores = [F.conv2d(z[None], act(layer.group, h, psi_x.view(1, 2, *psi_x.shape[-2:])),
+                       padding=pad)[0, 0] for h in layer.group.elements]
+    return 1 - a_c*torch.stack(scores).amax(0).sigmoid()
+
+
+@pytest.mark.parametrize('group', ['mirror', 'p4', 'p4m'])
+def test_attention_on_an_image_is_its_loop(group):
+    layer = perturbed(AttentiveLiftingConv2d, group, 'input', padding='same').double()
+    f = an_input(layer, 1, (6, 7)).double()
+    expected = slow_input_of_image(layer, f[0])
+    assert expected.std() > .01
+    torch.testing.assert_close(layer.attention(f)[0], expected.detach(), rtol=0, atol=1e-10)
+
+
 # --- the state, and where the tables are
 
 @pytest.mark.parametrize('attend, names', [
