@@ -53,7 +53,6 @@ class E4Net(nn.Module):
         return self.head(self.layers(x).amax((2, 3, 4)))   # over H and space
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #0000003f
-#| code-fold: true
 def e4_net(
     **kwargs, # as for `E4Net`
 )->E4Net:
@@ -85,7 +84,6 @@ def e4_resnet18(
     return resnet18(group, widths, operator=partial(_residual_e4, norm=norm), **kwargs)
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #00000040
-#| code-fold: true
 # name, network, data, parameters as printed, and exactly, with the published norm
 _NETWORKS:list[tuple[str, Callable[..., nn.Module], str, str, int, str]] = [
     ('p4-e4-net', e4_net, 'rot-MNIST', '18.8K', 18_694, 'P4 Table 1'),
@@ -105,7 +103,6 @@ for _name, _exact in _CIFAR_100.items():
                    _ten.paper, _exact, 'P4 Table 4')
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #00000042
-#| code-fold: true
 class Ablation(NamedTuple):
     "A line of P4's Tables 2 and 3."
     change:dict[str, Any] # of `e4_net`

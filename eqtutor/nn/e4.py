@@ -21,7 +21,6 @@ from .layers import GroupBatchNorm2d, GroupLayerNorm2d
 # window, m features from which the kernels are written
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000021
-#| code-fold: true
 class PerElementNorm(nn.GroupNorm):
     "The norm of the published E4 code: exact at the start, not once it is trained."
     def __init__(self,
@@ -43,7 +42,6 @@ def _norm(name:str, channels:int, group:Group)->nn.Module:
     return nn.Identity()
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000023
-#| code-fold: true
 class KernelGenerator(IndexTables):
     "Features `(b, c, |H|, h, w)` to kernels there, `(b, slices, k², |H|, h, w)`."
     def __init__(self,
