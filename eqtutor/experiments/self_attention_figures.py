@@ -32,6 +32,18 @@ def draw_table_and_function(
     for ax, p in zip(axes[1], (offsets, places)): ax.plot(*p.T, 'wo', mec='k', ms=5)
 
 
+def position_scores(
+    f:Tensor,               # `(c, |H|, h, w)`
+    pixel:tuple[int, int],  # row and column
+    Q:Tensor,               # `(d, c)`
+    rho:Tensor,             # of the offsets, one pose after another, `(|H|, k², d)`
+)->Tensor:
+    "The scores ⟨Qf(x, h̃), ρ(h⁻¹Δ)⟩ of Definition 23.7 at one pixel, `(h, h̃, k, k)`."
+    query = torch.einsum('dc,ct->td', Q, f[:, :, *pixel])
+    k = math.isqrt(rho.shape[1])
+    return torch.einsum('td,hkd->htk', query, rho).unflatten(2, (k, k))
+
+
 def three_pose_weights(
     f:Tensor,               # `(c, |H|, h, w)`
     pixel:tuple[int, int],  # row and column
@@ -46,7 +58,7 @@ def three_pose_weights(
     patch = f[:, :, row - k//2:row + k//2 + 1, column - k//2:column + k//2 + 1]
     query = torch.einsum('dc,ct->td', Q, f[:, :, row, column])
     content = torch.einsum('td,dc,csyx->tsyx', query, K, patch)
-    position = torch.einsum('td,hkd->htk', query, rho).unflatten(2, (k, k))
+    position = position_scores(f, pixel, Q, rho)
     pose = torch.einsum('td,tsd->ts', query, eps[group.relative])
     scores = content + position[:, :, None] + pose[..., None, None]
     return scores.flatten(2).softmax(2).view_as(scores)
@@ -111,39 +123,43 @@ def _lifting_row(axes:Sequence[Axes], panels:Sequence[Tensor], top:float)->None:
 
 def draw_three_poses(
     weights:Tensor,  # `(h, h̃, ĥ, k, k)`, of one pixel
-    encoding:Tensor, # scores of one query, turned by some h, `(k, k)`
+    place:Tensor,    # position scores, `(h, h̃, k, k)`
+    h:int,           # the pose and the asker that are shown at the left
+    asker:int,
 )->None:
-    "Rings of askers and sources; beside them the weights by target pose and asker."
+    "Rings of an asker and its sources; beside them the weights by target pose and asker."
     fig = plt.figure(figsize=(7.4, 4.2), layout='constrained')
     left, right = fig.subfigures(1, 2, width_ratios=(1, 1.75))   # type: ignore[misc]
-    _rings(left.subplots(), encoding, len(weights))
+    _rings(left.subplots(), place[h, asker], len(weights), h, asker)
     shown, n = weights.sum(2), len(weights)
-    for h, line in enumerate(right.subplots(n, n + 1)):
-        for i, (ax, panel) in enumerate(zip(line, [*shown[h], shown[h].sum(0)])):
+    lines = right.subplots(n, n + 1)
+    for pose, line in enumerate(lines):
+        for i, (ax, panel) in enumerate(zip(line, [*shown[pose], shown[pose].sum(0)])):
             ax.imshow(panel, cmap='viridis', vmin=0, vmax=shown.max()*(1 + (i == n)))
             ax.set(xticks=[], yticks=[])
-            if not h: ax.set_title(f'h̃ = {i}' if i < n else 'Σ', fontsize=10)
-        line[0].set_ylabel(f'h = {h}', rotation=0, ha='right', va='center')
+            if not pose: ax.set_title(f'h̃ = {i}' if i < n else 'Σ', fontsize=10)
+        line[0].set_ylabel(f'h = {pose}', rotation=0, ha='right', va='center')
+    for side in lines[h, asker].spines.values(): side.set(color='#d55e00', linewidth=3)
 
 
-def _rings(ax:Axes, encoding:Tensor, n:int)->None:
-    "One asker of a ring, arrows to the ring of its sources, and the encoding above them."
+def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
+    "One asker of a ring, arrows to the ring of its sources, and above them its position scores."
     middles = {'asker': (0., 0.), 'source': (2.4, 1.2)}
     turns = [(.55*math.cos(2*math.pi*i/n), .55*math.sin(2*math.pi*i/n)) for i in range(n)]
     at = {(kind, i): (x + dx, y + dy)
           for kind, (x, y) in middles.items() for i, (dx, dy) in enumerate(turns)}
     for i in range(n):
-        ax.annotate('', at['source', i], at['asker', 1], zorder=0,
+        ax.annotate('', at['source', i], at['asker', asker], zorder=0,
                     arrowprops=dict(arrowstyle='->', color='#888888', shrinkB=9))
     for (kind, i), (x, y) in at.items():
-        asks = (kind, i) == ('asker', 1)
+        asks = (kind, i) == ('asker', asker)
         ax.plot(x, y, 'o', ms=19, color='#d55e00' if asks else '#e8e8e8', mec='k')
         ax.text(x, y, str(i), ha='center', va='center', color='w' if asks else 'k')
     ax.text(0, -1.05, 'askers (x, h̃)', ha='center', size=10)
     ax.text(2.4, .15, 'sources (x+Δ, ĥ)', ha='center', size=10)
     inset = ax.inset_axes((.03, .66, .3, .3))
-    inset.imshow(encoding, cmap='PuOr')
+    inset.imshow(scores, cmap='PuOr')
     inset.set(xticks=[], yticks=[])
-    inset.set_title('ρ, turned by h', fontsize=10)
+    ax.text(-.9, 3.65, f'⟨Qf(x, h̃), ρ(h⁻¹Δ)⟩\nfor h̃ = {asker}, h = {h}', size=10)
     ax.set(xlim=(-.9, 3.3), ylim=(-1.4, 3.6), aspect='equal')
     ax.axis('off')

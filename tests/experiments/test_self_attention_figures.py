@@ -1,0 +1,113 @@
+"The pictures of chapter 23: the numbers in them, against loops that read like the definitions."
+from itertools import product
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from eqtutor.experiments.self_attention_figures import (
+    draw_lifting, draw_table_and_function, draw_three_poses, lifting_parts, position_scores,
+    three_pose_weights)
+from eqtutor.groups import get_group
+
+PIXEL, K = (3, 4), 3
+
+
+def some(*shape): return torch.randn(*shape, dtype=torch.float64)
+
+
+def case(name, c=2, d=3, size=(7, 8)):
+    "A feature map, maps, encodings h⁻¹Δ by pose and pose vectors, for a group."
+    torch.manual_seed(0)
+    group = get_group(name)
+    n = len(group)
+    return group, some(c, n, *size), some(d, c), some(d, c), some(n, K*K, d), some(n, d)
+
+
+def near(f, m, n): return f[..., PIXEL[0] + m - K//2, PIXEL[1] + n - K//2]
+
+
+@pytest.fixture
+def figure():
+    "The figure that is drawn, and no other open."
+    plt.close('all')
+    yield lambda: plt.gcf()
+    plt.close('all')
+
+
+def panels(figure:Figure):
+    "The arrays shown in a figure, with their axes, insets too."
+    axes = [a for ax in figure.axes for a in (ax, *ax.child_axes)]
+    return [(ax, torch.as_tensor(image.get_array().data)) for ax in axes for image in ax.images]
+
+
+@pytest.mark.parametrize('name', ['mirror', 'p4', 'p4m'])
+def test_three_pose_weights_are_those_of_the_definition(name):
+    group, f, Q, keys, rho, eps = case(name)
+    weights = three_pose_weights(f, PIXEL, Q, keys, rho, eps, group)
+    n = len(group)
+    for h, t in product(range(n), repeat=2):
+        query = Q @ f[:, t, *PIXEL]
+        scores = torch.stack([
+            query @ (keys @ near(f, i, j)[:, s] + rho[h, K*i + j] + eps[group.mul[group.inv[t], s]])
+            for s, i, j in product(range(n), range(K), range(K))])
+        torch.testing.assert_close(weights[h, t].flatten(), scores.softmax(0))
+
+
+def test_position_scores_are_those_of_one_asker_in_one_pose():
+    _, f, Q, _, rho, _ = case('p4')
+    scores = position_scores(f, PIXEL, Q, rho)
+    for h, t, i, j in product(range(4), range(4), range(K), range(K)):
+        expected = (Q @ f[:, t, *PIXEL]) @ rho[h, K*i + j]
+        torch.testing.assert_close(scores[h, t, i, j], expected)
+
+
+def test_lifting_parts_are_those_of_the_definition():
+    _, f, Q, keys, rho, _ = case('p4', c=1)
+    image = f[:, 0]
+    patch, content, position, weights = lifting_parts(image, PIXEL, Q, keys, rho)
+    query = Q @ image[:, *PIXEL]
+    for h in range(4):
+        scores = torch.stack([query @ (keys @ near(image, i, j) + rho[h, K*i + j])
+                              for i, j in product(range(K), repeat=2)])
+        torch.testing.assert_close((content + position[h]).flatten(), scores)
+        torch.testing.assert_close(weights[h].flatten(), scores.softmax(0))
+    middle = patch[K//2, K//2]
+    assert middle == image[0, *PIXEL] and (patch != middle).any()
+
+
+def test_three_poses_show_the_named_asker_and_frame_its_panel(figure):
+    group, f, Q, keys, rho, eps = case('p4')
+    weights = three_pose_weights(f, PIXEL, Q, keys, rho, eps, group)
+    place = position_scores(f, PIXEL, Q, rho)
+    draw_three_poses(weights, place, h=2, asker=3)
+    shown = panels(figure())
+    assert any(torch.equal(array, place[2, 3]) for _, array in shown)
+    framed = [array for ax, array in shown if ax.spines['top'].get_linewidth() > 2]
+    assert len(framed) == 1
+    torch.testing.assert_close(framed[0], weights[2, 3].sum(0))
+    said = [text.get_text() for ax in figure().axes for text in ax.texts]
+    assert any('h̃ = 3, h = 2' in text for text in said)
+
+
+def test_lifting_writes_the_sum_of_weights_times_patch(figure):
+    _, f, Q, keys, rho, _ = case('p4', c=1)
+    image = f[:, 0]
+    parts = lifting_parts(image, PIXEL, Q, keys, rho)
+    draw_lifting(image[0], PIXEL, *parts)
+    said = [text.get_text() for ax in figure().axes for text in ax.texts]
+    answers = [(parts[3][h]*parts[0]).sum() for h in range(4)]
+    assert {f'{y:.2f}' for y in answers} <= {*said} and len({f'{y:.2f}' for y in answers}) > 1
+
+
+def test_table_and_function_show_what_they_are_given(figure):
+    torch.manual_seed(0)
+    arrays = [some(5, 5) for _ in range(3)] + [some(9, 9), some(5, 5)]
+    offsets, places = some(25, 2), some(25, 2)
+    draw_table_and_function(*arrays, offsets, places)
+    shown = [array for _, array in panels(figure())]
+    for array, given in zip(shown, [*arrays[:4], arrays[3], arrays[4]], strict=True):
+        assert torch.equal(array, given)
+    dots = [line.get_xydata() for ax in figure().axes for line in ax.lines]
+    assert [torch.equal(torch.as_tensor(d), p) for d, p in zip(dots, (offsets, places))] == [True]*2
