@@ -230,7 +230,8 @@ class Dependence:
     linear:bool    # but for a bias
     far:bool       # everything counts
     others:bool    # sources act on one another: no sum over pairs
-    quotient:bool  # of two sums over pairs, and no sum
+    # of two sums over pairs, and no sum; None: more than one denominator fits
+    quotient:bool|None
     # the weights (of a quotient: the scores) look at the target; None: not to be seen
     x:bool|None
     y:bool|None    # at the source
@@ -245,9 +246,10 @@ class Dependence:
 
     @property
     def form(self)->str:
-        "'one sum', 'a quotient', 'another local map' or 'the whole field'."
+        "'one sum', 'a quotient', 'another local map', 'the whole field', 'not said'."
         if self.far: return 'the whole field'
         if not self.others: return 'one sum'
+        if self.quotient is None: return 'not said'
         return 'a quotient' if self.quotient else 'another local map'
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000227
@@ -276,9 +278,11 @@ def dependence(
     if not others:
         x, y = mixed(target, source), mixed(source, source)
         return Dependence(linear, far, others, False, x, y)
-    one, two = (_denominator(read, at, (target, own), tol) for own in (0, 1))
-    if one is None or two is None:
-        return Dependence(linear, far, others, False, None, None)
+    found = [_denominators(read, at, (target, own), tol) for own in (0, 1)]
+    fits = all(len(solutions) for solutions in found)
+    if not fits or max(map(len, found)) > 1:
+        return Dependence(linear, far, others, None if fits else False, None, None)
+    (one,), (two,) = found
     other_scores = bool((two - (one @ two)*one).abs().max() > 1e3*tol)
     return Dependence(linear, far, others, True, other_scores, True)
 
@@ -296,9 +300,9 @@ def _reader(layer:Callable[[Tensor], Tensor], f:Tensor)->Read:
         return layer(g)[..., row, column]
     return read
 
-def _denominator(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:float
-                )->Tensor|None:
-    "The differences of a D > 0 with D and D·F additive, of length 1; None if unclear."
+def _denominators(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:float
+                 )->Tensor:
+    "The D with D and D·F additive, by their differences: none, one (D > 0), several."
     levels = list(product(range(3), repeat=len(at)))
     F = torch.stack([read(own, *zip(at, level))[0, :, 0] for level in levels])
     F = F - F.mean(0)
@@ -309,10 +313,10 @@ def _denominator(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:flo
     def excess(v:Tensor)->Tensor: return v - Q @ (Q.T @ v)     # what is not additive
     equations = torch.cat([excess(F[:, c:c + 1]*Q) for c in range(F.shape[1])])
     _, S, solutions = torch.linalg.svd(equations, full_matrices=False)
-    D = Q @ solutions[-1]
-    if S[-1] > tol or S[-2] < tol or not (D*D[0] > 0).all(): return None
-    differences = torch.linalg.lstsq(additive, D[:, None]).solution[1:, 0]
-    return differences/differences.norm()
+    D = Q @ solutions[S < tol].T                               # `(27, solutions)`
+    if D.shape[1] == 1: D = D[:, (D*D[0] > 0).all(0)]
+    differences = torch.linalg.lstsq(additive, D).solution[1:].T
+    return differences/differences.norm(dim=1, keepdim=True)
 
 def _check_double(f:Tensor)->None:
     if f.dtype == torch.float64: return
