@@ -128,10 +128,10 @@ function turnedCopies(filter, turns, k) {
   return result;
 }
 
-// Copies the window of an output pixel, plane after plane; what lies outside the image is zero.
-function gatherPatch(patch, x, window, firstPlane, y0, x0) {
+// Copies the window of an output pixel, plane after plane, to `patch` from `at` on; what lies
+// outside the image is zero.
+function gatherPatch(patch, at, x, window, firstPlane, y0, x0) {
   const { planes, rows, columns, kernel, dilation } = window;
-  let at = 0;
   for (let plane = firstPlane; plane < firstPlane + planes; plane++) {
     for (let ky = 0; ky < kernel[0]; ky++) {
       const row = y0 + ky * dilation[0];
@@ -178,6 +178,59 @@ function multiplyFilters(bank, patch, first, last, bias, out, at, step) {
   }
 }
 
+// The same for several patches that stand one behind the other, each `n` long; what they give
+// stands one behind the other in `out`, too. Two at a time: a number of the bank that was read
+// once then serves both.
+function multiplyPatches(bank, patches, n, many, first, last, bias, out, at, step) {
+  const fours = last - ((last - first) % 4);
+  const pairs = many - (many % 2);
+  for (let f = first; f < fours; f += 4) {
+    for (let j = 0; j < pairs; j += 2) multiplyTile(bank, patches, n, j, f, bias, out, at, step);
+  }
+  for (let j = 0; j < many; j++) {
+    const from = j < pairs ? fours : first;
+    const patch = patches.subarray(j * n, (j + 1) * n);
+    if (from < last) multiplyFilters(bank, patch, from, last, bias, out, at + j, step);
+  }
+}
+
+// Four filters from f on, and patches j and j + 1.
+function multiplyTile(bank, patches, n, j, f, bias, out, at, step) {
+  const a = f * n;
+  const b = a + n;
+  const c = b + n;
+  const d = c + n;
+  const left = j * n;
+  const right = left + n;
+  let [leftA, leftB, leftC, leftD] = [bias[f], bias[f + 1], bias[f + 2], bias[f + 3]];
+  let [rightA, rightB, rightC, rightD] = [leftA, leftB, leftC, leftD];
+  for (let i = 0; i < n; i++) {
+    const value = patches[left + i];
+    const other = patches[right + i];
+    const weightA = bank[a + i];
+    leftA += value * weightA;
+    rightA += other * weightA;
+    const weightB = bank[b + i];
+    leftB += value * weightB;
+    rightB += other * weightB;
+    const weightC = bank[c + i];
+    leftC += value * weightC;
+    rightC += other * weightC;
+    const weightD = bank[d + i];
+    leftD += value * weightD;
+    rightD += other * weightD;
+  }
+  const to = at + f * step + j;
+  out[to] = leftA;
+  out[to + 1] = rightA;
+  out[to + step] = leftB;
+  out[to + step + 1] = rightB;
+  out[to + 2 * step] = leftC;
+  out[to + 2 * step + 1] = rightC;
+  out[to + 3 * step] = leftD;
+  out[to + 3 * step + 1] = rightD;
+}
+
 function convolution(node, [shape], read) {
   const [rows, columns] = shape.slice(-2);
   const [height, width] = node.shape.slice(-2);
@@ -193,7 +246,8 @@ function convolution(node, [shape], read) {
   }
   const planes = count(shape) / (rows * columns) / groups;
   const window = { planes, rows, columns, kernel, dilation };
-  const patch = new Float64Array(planes * kernel[0] * kernel[1]);
+  const n = planes * kernel[0] * kernel[1];
+  const patches = new Float64Array(width * n); // of a row of the output
   const perGroup = filters / groups;
 
   function run([x]) {
@@ -201,12 +255,11 @@ function convolution(node, [shape], read) {
     for (let g = 0; g < groups; g++) {
       for (let y = 0; y < height; y++) {
         for (let column = 0; column < width; column++) {
-          const [y0, x0] = [y * stride[0] - padding[0], column * stride[1] - padding[1]];
-          gatherPatch(patch, x, window, g * planes, y0, x0);
-          const at = y * width + column;
-          multiplyFilters(bank, patch, g * perGroup, (g + 1) * perGroup, bias, out, at,
-            height * width);
+          gatherPatch(patches, column * n, x, window, g * planes, y * stride[0] - padding[0],
+            column * stride[1] - padding[1]);
         }
+        multiplyPatches(bank, patches, n, width, g * perGroup, (g + 1) * perGroup, bias, out,
+          y * width, height * width);
       }
     }
     return out;
@@ -216,7 +269,8 @@ function convolution(node, [shape], read) {
   function explain([x], [channel, pose, y, column]) {
     const f = channel * node.poses[0] + pose;
     const first = Math.floor(f / perGroup) * planes;
-    gatherPatch(patch, x, window, first, y * stride[0] - padding[0],
+    const patch = new Float64Array(n);
+    gatherPatch(patch, 0, x, window, first, y * stride[0] - padding[0],
       column * stride[1] - padding[1]);
     const k = kernel[0] * kernel[1];
     const terms = [];
@@ -247,10 +301,14 @@ function scale(node, [shape], read) {
   const factor = read('factor').values;
   const shift = read('shift').values;
   const inner = count(shape) / shape[0];
-  const run = ([x]) => x.map((value, i) => {
-    const c = Math.floor(i / inner);
-    return value * factor[c] + shift[c];
-  });
+
+  function run([x]) {
+    const out = new Float64Array(x.length);
+    for (let c = 0; c < shape[0]; c++) {
+      for (let i = c * inner; i < (c + 1) * inner; i++) out[i] = x[i] * factor[c] + shift[c];
+    }
+    return out;
+  }
   return { run };
 }
 
@@ -318,6 +376,15 @@ function elementwise(f) {
   return () => ({ run: ([x]) => x.map(f) });
 }
 
+// The same as `elementwise` would do it, but every layer has one: here no function is called.
+const relu = () => ({
+  run([x]) {
+    const out = new Float64Array(x.length);
+    for (let i = 0; i < x.length; i++) out[i] = x[i] > 0 ? x[i] : 0;
+    return out;
+  },
+});
+
 // Two arrays, or one and a number; the smaller is repeated as torch does.
 function arithmetic(f) {
   return (node, shapes) => {
@@ -353,14 +420,17 @@ function pool(node, [shape]) {
   const isMax = node.reduce === 'max';
 
   function value(x, start, y0, x0) {
-    let result = isMax ? -Infinity : 0;
-    for (let y = Math.max(y0, 0); y < Math.min(y0 + ky, rows); y++) {
-      for (let column = Math.max(x0, 0); column < Math.min(x0 + kx, columns); column++) {
-        const here = x[start + y * columns + column];
-        result = isMax ? Math.max(result, here) : result + here;
+    const [top, left] = [Math.max(y0, 0), Math.max(x0, 0)];
+    const [bottom, right] = [Math.min(y0 + ky, rows), Math.min(x0 + kx, columns)];
+    let sum = 0;
+    let most = -Infinity;
+    for (let y = top; y < bottom; y++) {
+      for (let at = start + y * columns + left; at < start + y * columns + right; at++) {
+        sum += x[at];
+        if (x[at] > most) most = x[at];
       }
     }
-    return isMax ? result : result / (ky * kx); // zeros outside count
+    return isMax ? most : sum / (ky * kx); // zeros outside count
   }
 
   function run([x]) {
@@ -587,7 +657,7 @@ function windowSum(node, [kernelShape, shape]) {
     const window = { planes: 1, rows, columns, kernel: [k, k], dilation: [dilation, dilation] };
     const patch = new Float64Array(entries);
     const reach = half * dilation;
-    gatherPatch(patch, values, window, channel * poses + pose, y - reach, x - reach);
+    gatherPatch(patch, 0, values, window, channel * poses + pose, y - reach, x - reach);
     const at = y * columns + x;
     const filter = patch.map((_, v) => kernels[kernelAt(channel, v, pose) + at]);
     const value = filter.reduce((sum, w, v) => sum + w * patch[v], 0);
@@ -791,7 +861,7 @@ const OPERATIONS = {
   scale,
   group_norm: groupNorm,
   channel_norm: channelNorm,
-  relu: elementwise(value => (value > 0 ? value : 0)),
+  relu,
   sigmoid: elementwise(sigmoidOf),
   silu: elementwise(value => value * sigmoidOf(value)),
   tanh: elementwise(Math.tanh),
@@ -903,18 +973,17 @@ function moveExactly(data, shape, turns) {
   const swaps = turns % 2 === 1;
   const [height, width] = swaps ? [columns, rows] : [rows, columns];
   const out = new Float64Array(data.length);
+  // of a plane's first pixel: where it was; and by how much that changes with x and with y
+  const [from, stepX, stepY] = [
+    [0, 1, columns],
+    [columns - 1, columns, -1],
+    [rows * columns - 1, -1, -columns],
+    [(rows - 1) * columns, -columns, 1],
+  ][turns];
   let at = 0;
-  for (let start = 0; start < data.length; start += rows * columns) {
+  for (let start = from; start < from + data.length; start += rows * columns) {
     for (let y = 0; y < height; y++) {
-      for (let x = 0; x < width; x++) {
-        const [row, column] = [
-          [y, x],
-          [x, columns - 1 - y],
-          [rows - 1 - y, columns - 1 - x],
-          [rows - 1 - x, y],
-        ][turns];
-        out[at++] = data[start + row * columns + column];
-      }
+      for (let x = 0; x < width; x++) out[at++] = data[start + x * stepX + y * stepY];
     }
   }
   return { data: out, shape: [...shape.slice(0, -2), height, width] };
@@ -933,8 +1002,9 @@ function interpolate(data, shape, [[a, b], [c, d]]) {
       const column = a * px + b * py + middleX;
       const row = middleY - (c * px + d * py);
       const [left, top] = [Math.floor(column), Math.floor(row)];
-      for (const [i, j] of [[0, 0], [0, 1], [1, 0], [1, 1]]) {
-        const [r, q] = [top + i, left + j];
+      for (let corner = 0; corner < 4; corner++) {
+        const r = top + (corner >> 1);
+        const q = left + (corner & 1);
         if (r < 0 || r >= rows || q < 0 || q >= columns) continue;
         const weight = (1 - Math.abs(row - r)) * (1 - Math.abs(column - q));
         for (let start = 0; start < data.length; start += area) {
