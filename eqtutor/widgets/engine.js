@@ -128,10 +128,10 @@ function turnedCopies(filter, turns, k) {
   return result;
 }
 
-// Copies the window of an output pixel, plane after plane, to `patch` from `at` on; what lies
-// outside the image is zero.
-function gatherPatch(patch, at, x, window, firstPlane, y0, x0) {
+// Copies the window of an output pixel, plane after plane; what lies outside the image is zero.
+function gatherPatch(patch, x, window, firstPlane, y0, x0) {
   const { planes, rows, columns, kernel, dilation } = window;
+  let at = 0;
   for (let plane = firstPlane; plane < firstPlane + planes; plane++) {
     for (let ky = 0; ky < kernel[0]; ky++) {
       const row = y0 + ky * dilation[0];
@@ -178,57 +178,103 @@ function multiplyFilters(bank, patch, first, last, bias, out, at, step) {
   }
 }
 
-// The same for several patches that stand one behind the other, each `n` long; what they give
-// stands one behind the other in `out`, too. Two at a time: a number of the bank that was read
-// once then serves both.
-function multiplyPatches(bank, patches, n, many, first, last, bias, out, at, step) {
-  const fours = last - ((last - first) % 4);
-  const pairs = many - (many % 2);
-  for (let f = first; f < fours; f += 4) {
-    for (let j = 0; j < pairs; j += 2) multiplyTile(bank, patches, n, j, f, bias, out, at, step);
+// Two windows of an image side by side, without the entries that are zero in both: behind a ReLU
+// these are more than half. `offsets` says where the entries lie, seen from a window's first pixel.
+class WindowPair {
+  constructor(offsets) {
+    this.offsets = offsets;
+    this.count = 0;
+    this.entries = new Int32Array(offsets.length); // their numbers in the window …
+    this.left = new Float64Array(offsets.length); // … and their values
+    this.right = new Float64Array(offsets.length);
   }
-  for (let j = 0; j < many; j++) {
-    const from = j < pairs ? fours : first;
-    const patch = patches.subarray(j * n, (j + 1) * n);
-    if (from < last) multiplyFilters(bank, patch, from, last, bias, out, at + j, step);
+
+  gather(image, first, second) {
+    const { offsets, entries, left, right } = this;
+    let count = 0;
+    for (let i = 0; i < offsets.length; i++) {
+      const a = image[first + offsets[i]];
+      const b = image[second + offsets[i]];
+      if (a === 0 && b === 0) continue;
+      entries[count] = i;
+      left[count] = a;
+      right[count] = b;
+      count++;
+    }
+    this.count = count;
+  }
+
+  // Four filters from f on, rows of `bank`, meet both windows: six numbers that are read serve
+  // eight products. Values go to `out[to]` and `out[to + apart]`, a filter every `step`.
+  meetFour(bank, f, bias, out, to, apart, step) {
+    const { count, entries, left, right } = this;
+    const a = f * this.offsets.length;
+    const b = a + this.offsets.length;
+    const c = b + this.offsets.length;
+    const d = c + this.offsets.length;
+    let leftA = bias[f];
+    let leftB = bias[f + 1];
+    let leftC = bias[f + 2];
+    let leftD = bias[f + 3];
+    let rightA = leftA;
+    let rightB = leftB;
+    let rightC = leftC;
+    let rightD = leftD;
+    for (let k = 0; k < count; k++) {
+      const i = entries[k];
+      const here = left[k];
+      const there = right[k];
+      const weightA = bank[a + i];
+      leftA += here * weightA;
+      rightA += there * weightA;
+      const weightB = bank[b + i];
+      leftB += here * weightB;
+      rightB += there * weightB;
+      const weightC = bank[c + i];
+      leftC += here * weightC;
+      rightC += there * weightC;
+      const weightD = bank[d + i];
+      leftD += here * weightD;
+      rightD += there * weightD;
+    }
+    out[to + apart] = rightA;
+    out[to] = leftA;
+    out[to + step + apart] = rightB;
+    out[to + step] = leftB;
+    out[to + 2 * step + apart] = rightC;
+    out[to + 2 * step] = leftC;
+    out[to + 3 * step + apart] = rightD;
+    out[to + 3 * step] = leftD;
+  }
+
+  // The same for one filter.
+  meet(bank, f, bias, out, to, apart) {
+    const { count, entries, left, right } = this;
+    const start = f * this.offsets.length;
+    let here = bias[f];
+    let there = here;
+    for (let k = 0; k < count; k++) {
+      const weight = bank[start + entries[k]];
+      here += left[k] * weight;
+      there += right[k] * weight;
+    }
+    out[to + apart] = there;
+    out[to] = here;
   }
 }
 
-// Four filters from f on, and patches j and j + 1.
-function multiplyTile(bank, patches, n, j, f, bias, out, at, step) {
-  const a = f * n;
-  const b = a + n;
-  const c = b + n;
-  const d = c + n;
-  const left = j * n;
-  const right = left + n;
-  let [leftA, leftB, leftC, leftD] = [bias[f], bias[f + 1], bias[f + 2], bias[f + 3]];
-  let [rightA, rightB, rightC, rightD] = [leftA, leftB, leftC, leftD];
-  for (let i = 0; i < n; i++) {
-    const value = patches[left + i];
-    const other = patches[right + i];
-    const weightA = bank[a + i];
-    leftA += value * weightA;
-    rightA += other * weightA;
-    const weightB = bank[b + i];
-    leftB += value * weightB;
-    rightB += other * weightB;
-    const weightC = bank[c + i];
-    leftC += value * weightC;
-    rightC += other * weightC;
-    const weightD = bank[d + i];
-    leftD += value * weightD;
-    rightD += other * weightD;
+// Planes with zeros around them, `above` rows and `beside` columns at either side.
+function padded(x, [rows, columns], above, beside) {
+  if (!above && !beside) return x;
+  const wide = columns + 2 * beside;
+  const tall = rows + 2 * above;
+  const planes = x.length / (rows * columns);
+  const out = new Float64Array(planes * tall * wide);
+  for (let row = 0; row < planes * rows; row++) {
+    const to = (Math.floor(row / rows) * tall + (row % rows) + above) * wide + beside;
+    out.set(x.subarray(row * columns, (row + 1) * columns), to);
   }
-  const to = at + f * step + j;
-  out[to] = leftA;
-  out[to + 1] = rightA;
-  out[to + step] = leftB;
-  out[to + step + 1] = rightB;
-  out[to + 2 * step] = leftC;
-  out[to + 2 * step + 1] = rightC;
-  out[to + 3 * step] = leftD;
-  out[to + 3 * step + 1] = rightD;
+  return out;
 }
 
 function convolution(node, [shape], read) {
@@ -247,19 +293,36 @@ function convolution(node, [shape], read) {
   const planes = count(shape) / (rows * columns) / groups;
   const window = { planes, rows, columns, kernel, dilation };
   const n = planes * kernel[0] * kernel[1];
-  const patches = new Float64Array(width * n); // of a row of the output
   const perGroup = filters / groups;
+  const wide = columns + 2 * padding[1];
+  const plane = (rows + 2 * padding[0]) * wide;
+  const pair = new WindowPair(Int32Array.from({ length: n }, (_, i) => {
+    const [ky, kx] = [Math.floor(i / kernel[1]) % kernel[0], i % kernel[1]];
+    const start = Math.floor(i / (kernel[0] * kernel[1])) * plane;
+    return start + ky * dilation[0] * wide + kx * dilation[1];
+  }));
+
+  // Two pixels of a row; the last one of an odd row is its own neighbour.
+  function computePair(image, out, g, y, x) {
+    const apart = x + 1 < width ? 1 : 0;
+    const first = g * planes * plane + y * stride[0] * wide + x * stride[1];
+    pair.gather(image, first, first + apart * stride[1]);
+    const last = (g + 1) * perGroup;
+    let f = g * perGroup;
+    let to = (f * height + y) * width + x;
+    const step = height * width;
+    for (; f + 3 < last; f += 4, to += 4 * step) {
+      pair.meetFour(bank, f, bias, out, to, apart, step);
+    }
+    for (; f < last; f++, to += step) pair.meet(bank, f, bias, out, to, apart);
+  }
 
   function run([x]) {
+    const image = padded(x, [rows, columns], padding[0], padding[1]);
     const out = new Float64Array(filters * height * width);
     for (let g = 0; g < groups; g++) {
       for (let y = 0; y < height; y++) {
-        for (let column = 0; column < width; column++) {
-          gatherPatch(patches, column * n, x, window, g * planes, y * stride[0] - padding[0],
-            column * stride[1] - padding[1]);
-        }
-        multiplyPatches(bank, patches, n, width, g * perGroup, (g + 1) * perGroup, bias, out,
-          y * width, height * width);
+        for (let column = 0; column < width; column += 2) computePair(image, out, g, y, column);
       }
     }
     return out;
@@ -270,7 +333,7 @@ function convolution(node, [shape], read) {
     const f = channel * node.poses[0] + pose;
     const first = Math.floor(f / perGroup) * planes;
     const patch = new Float64Array(n);
-    gatherPatch(patch, 0, x, window, first, y * stride[0] - padding[0],
+    gatherPatch(patch, x, window, first, y * stride[0] - padding[0],
       column * stride[1] - padding[1]);
     const k = kernel[0] * kernel[1];
     const terms = [];
@@ -657,7 +720,7 @@ function windowSum(node, [kernelShape, shape]) {
     const window = { planes: 1, rows, columns, kernel: [k, k], dilation: [dilation, dilation] };
     const patch = new Float64Array(entries);
     const reach = half * dilation;
-    gatherPatch(patch, 0, values, window, channel * poses + pose, y - reach, x - reach);
+    gatherPatch(patch, values, window, channel * poses + pose, y - reach, x - reach);
     const at = y * columns + x;
     const filter = patch.map((_, v) => kernels[kernelAt(channel, v, pose) + at]);
     const value = filter.reduce((sum, w, v) => sum + w * patch[v], 0);

@@ -568,7 +568,7 @@ class Curve {
     for (const [error, name] of [[1, '1'], [1e-4, '1e-4'], [1e-8, '1e-8'], [1e-12, '1e-12'],
       [FLOOR, '0']]) {
       parts.push(draw('path', { class: 'grid', d: `M${x(0)} ${y(error)}H${x(360)}` }));
-      parts.push(draw('text', { x: x(0) - 4, y: y(error) + 4, 'text-anchor': 'end' }, name));
+      parts.push(draw('text', { x: x(0) - 7, y: y(error) + 4, 'text-anchor': 'end' }, name));
     }
     for (const degrees of [0, 90, 180, 270, 360]) {
       parts.push(draw('text', { x: x(degrees), y: height - 3, 'text-anchor': 'middle' },
