@@ -178,6 +178,105 @@ function multiplyFilters(bank, patch, first, last, bias, out, at, step) {
   }
 }
 
+// Two windows of an image side by side, without the entries that are zero in both: behind a ReLU
+// these are more than half. `offsets` says where the entries lie, seen from a window's first pixel.
+class WindowPair {
+  constructor(offsets) {
+    this.offsets = offsets;
+    this.count = 0;
+    this.entries = new Int32Array(offsets.length); // their numbers in the window …
+    this.left = new Float64Array(offsets.length); // … and their values
+    this.right = new Float64Array(offsets.length);
+  }
+
+  gather(image, first, second) {
+    const { offsets, entries, left, right } = this;
+    let count = 0;
+    for (let i = 0; i < offsets.length; i++) {
+      const a = image[first + offsets[i]];
+      const b = image[second + offsets[i]];
+      if (a === 0 && b === 0) continue;
+      entries[count] = i;
+      left[count] = a;
+      right[count] = b;
+      count++;
+    }
+    this.count = count;
+  }
+
+  // Four filters from f on, rows of `bank`, meet both windows: six numbers that are read serve
+  // eight products. Values go to `out[to]` and `out[to + apart]`, a filter every `step`.
+  meetFour(bank, f, bias, out, to, apart, step) {
+    const { count, entries, left, right } = this;
+    const a = f * this.offsets.length;
+    const b = a + this.offsets.length;
+    const c = b + this.offsets.length;
+    const d = c + this.offsets.length;
+    let leftA = bias[f];
+    let leftB = bias[f + 1];
+    let leftC = bias[f + 2];
+    let leftD = bias[f + 3];
+    let rightA = leftA;
+    let rightB = leftB;
+    let rightC = leftC;
+    let rightD = leftD;
+    for (let k = 0; k < count; k++) {
+      const i = entries[k];
+      const here = left[k];
+      const there = right[k];
+      const weightA = bank[a + i];
+      leftA += here * weightA;
+      rightA += there * weightA;
+      const weightB = bank[b + i];
+      leftB += here * weightB;
+      rightB += there * weightB;
+      const weightC = bank[c + i];
+      leftC += here * weightC;
+      rightC += there * weightC;
+      const weightD = bank[d + i];
+      leftD += here * weightD;
+      rightD += there * weightD;
+    }
+    out[to + apart] = rightA;
+    out[to] = leftA;
+    out[to + step + apart] = rightB;
+    out[to + step] = leftB;
+    out[to + 2 * step + apart] = rightC;
+    out[to + 2 * step] = leftC;
+    out[to + 3 * step + apart] = rightD;
+    out[to + 3 * step] = leftD;
+  }
+
+  // The same for one filter.
+  meet(bank, f, bias, out, to, apart) {
+    const { count, entries, left, right } = this;
+    const start = f * this.offsets.length;
+    let here = bias[f];
+    let there = here;
+    for (let k = 0; k < count; k++) {
+      const weight = bank[start + entries[k]];
+      here += left[k] * weight;
+      there += right[k] * weight;
+    }
+    out[to + apart] = there;
+    out[to] = here;
+  }
+}
+
+// Planes with zeros around them, `above` rows and `beside` columns at either side.
+function padded(x, [rows, columns], above, beside) {
+  if (!above && !beside) return x;
+  const wide = columns + 2 * beside;
+  const tall = rows + 2 * above;
+  const planes = x.length / (rows * columns);
+  const out = new Float64Array(planes * tall * wide);
+  for (let row = 0; row < planes * rows; row++) {
+    const to = (Math.floor(row / rows) * tall + (row % rows) + above) * wide + beside;
+    out.set(x.subarray(row * columns, (row + 1) * columns), to);
+  }
+  return out;
+}
+
 function convolution(node, [shape], read) {
   const [rows, columns] = shape.slice(-2);
   const [height, width] = node.shape.slice(-2);
@@ -193,20 +292,37 @@ function convolution(node, [shape], read) {
   }
   const planes = count(shape) / (rows * columns) / groups;
   const window = { planes, rows, columns, kernel, dilation };
-  const patch = new Float64Array(planes * kernel[0] * kernel[1]);
+  const n = planes * kernel[0] * kernel[1];
   const perGroup = filters / groups;
+  const wide = columns + 2 * padding[1];
+  const plane = (rows + 2 * padding[0]) * wide;
+  const pair = new WindowPair(Int32Array.from({ length: n }, (_, i) => {
+    const [ky, kx] = [Math.floor(i / kernel[1]) % kernel[0], i % kernel[1]];
+    const start = Math.floor(i / (kernel[0] * kernel[1])) * plane;
+    return start + ky * dilation[0] * wide + kx * dilation[1];
+  }));
+
+  // Two pixels of a row; the last one of an odd row is its own neighbour.
+  function computePair(image, out, g, y, x) {
+    const apart = x + 1 < width ? 1 : 0;
+    const first = g * planes * plane + y * stride[0] * wide + x * stride[1];
+    pair.gather(image, first, first + apart * stride[1]);
+    const last = (g + 1) * perGroup;
+    let f = g * perGroup;
+    let to = (f * height + y) * width + x;
+    const step = height * width;
+    for (; f + 3 < last; f += 4, to += 4 * step) {
+      pair.meetFour(bank, f, bias, out, to, apart, step);
+    }
+    for (; f < last; f++, to += step) pair.meet(bank, f, bias, out, to, apart);
+  }
 
   function run([x]) {
+    const image = padded(x, [rows, columns], padding[0], padding[1]);
     const out = new Float64Array(filters * height * width);
     for (let g = 0; g < groups; g++) {
       for (let y = 0; y < height; y++) {
-        for (let column = 0; column < width; column++) {
-          const [y0, x0] = [y * stride[0] - padding[0], column * stride[1] - padding[1]];
-          gatherPatch(patch, x, window, g * planes, y0, x0);
-          const at = y * width + column;
-          multiplyFilters(bank, patch, g * perGroup, (g + 1) * perGroup, bias, out, at,
-            height * width);
-        }
+        for (let column = 0; column < width; column += 2) computePair(image, out, g, y, column);
       }
     }
     return out;
@@ -216,6 +332,7 @@ function convolution(node, [shape], read) {
   function explain([x], [channel, pose, y, column]) {
     const f = channel * node.poses[0] + pose;
     const first = Math.floor(f / perGroup) * planes;
+    const patch = new Float64Array(n);
     gatherPatch(patch, x, window, first, y * stride[0] - padding[0],
       column * stride[1] - padding[1]);
     const k = kernel[0] * kernel[1];
@@ -247,10 +364,14 @@ function scale(node, [shape], read) {
   const factor = read('factor').values;
   const shift = read('shift').values;
   const inner = count(shape) / shape[0];
-  const run = ([x]) => x.map((value, i) => {
-    const c = Math.floor(i / inner);
-    return value * factor[c] + shift[c];
-  });
+
+  function run([x]) {
+    const out = new Float64Array(x.length);
+    for (let c = 0; c < shape[0]; c++) {
+      for (let i = c * inner; i < (c + 1) * inner; i++) out[i] = x[i] * factor[c] + shift[c];
+    }
+    return out;
+  }
   return { run };
 }
 
@@ -318,6 +439,15 @@ function elementwise(f) {
   return () => ({ run: ([x]) => x.map(f) });
 }
 
+// The same as `elementwise` would do it, but every layer has one: here no function is called.
+const relu = () => ({
+  run([x]) {
+    const out = new Float64Array(x.length);
+    for (let i = 0; i < x.length; i++) out[i] = x[i] > 0 ? x[i] : 0;
+    return out;
+  },
+});
+
 // Two arrays, or one and a number; the smaller is repeated as torch does.
 function arithmetic(f) {
   return (node, shapes) => {
@@ -353,14 +483,17 @@ function pool(node, [shape]) {
   const isMax = node.reduce === 'max';
 
   function value(x, start, y0, x0) {
-    let result = isMax ? -Infinity : 0;
-    for (let y = Math.max(y0, 0); y < Math.min(y0 + ky, rows); y++) {
-      for (let column = Math.max(x0, 0); column < Math.min(x0 + kx, columns); column++) {
-        const here = x[start + y * columns + column];
-        result = isMax ? Math.max(result, here) : result + here;
+    const [top, left] = [Math.max(y0, 0), Math.max(x0, 0)];
+    const [bottom, right] = [Math.min(y0 + ky, rows), Math.min(x0 + kx, columns)];
+    let sum = 0;
+    let most = -Infinity;
+    for (let y = top; y < bottom; y++) {
+      for (let at = start + y * columns + left; at < start + y * columns + right; at++) {
+        sum += x[at];
+        if (x[at] > most) most = x[at];
       }
     }
-    return isMax ? result : result / (ky * kx); // zeros outside count
+    return isMax ? most : sum / (ky * kx); // zeros outside count
   }
 
   function run([x]) {
@@ -791,7 +924,7 @@ const OPERATIONS = {
   scale,
   group_norm: groupNorm,
   channel_norm: channelNorm,
-  relu: elementwise(value => (value > 0 ? value : 0)),
+  relu,
   sigmoid: elementwise(sigmoidOf),
   silu: elementwise(value => value * sigmoidOf(value)),
   tanh: elementwise(Math.tanh),
@@ -903,18 +1036,17 @@ function moveExactly(data, shape, turns) {
   const swaps = turns % 2 === 1;
   const [height, width] = swaps ? [columns, rows] : [rows, columns];
   const out = new Float64Array(data.length);
+  // of a plane's first pixel: where it was; and by how much that changes with x and with y
+  const [from, stepX, stepY] = [
+    [0, 1, columns],
+    [columns - 1, columns, -1],
+    [rows * columns - 1, -1, -columns],
+    [(rows - 1) * columns, -columns, 1],
+  ][turns];
   let at = 0;
-  for (let start = 0; start < data.length; start += rows * columns) {
+  for (let start = from; start < from + data.length; start += rows * columns) {
     for (let y = 0; y < height; y++) {
-      for (let x = 0; x < width; x++) {
-        const [row, column] = [
-          [y, x],
-          [x, columns - 1 - y],
-          [rows - 1 - y, columns - 1 - x],
-          [rows - 1 - x, y],
-        ][turns];
-        out[at++] = data[start + row * columns + column];
-      }
+      for (let x = 0; x < width; x++) out[at++] = data[start + x * stepX + y * stepY];
     }
   }
   return { data: out, shape: [...shape.slice(0, -2), height, width] };
@@ -933,8 +1065,9 @@ function interpolate(data, shape, [[a, b], [c, d]]) {
       const column = a * px + b * py + middleX;
       const row = middleY - (c * px + d * py);
       const [left, top] = [Math.floor(column), Math.floor(row)];
-      for (const [i, j] of [[0, 0], [0, 1], [1, 0], [1, 1]]) {
-        const [r, q] = [top + i, left + j];
+      for (let corner = 0; corner < 4; corner++) {
+        const r = top + (corner >> 1);
+        const q = left + (corner & 1);
         if (r < 0 || r >= rows || q < 0 || q >= columns) continue;
         const weight = (1 - Math.abs(row - r)) * (1 - Math.abs(column - q));
         for (let start = 0; start < data.length; start += area) {

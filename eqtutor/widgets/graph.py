@@ -37,13 +37,14 @@ from ..nn.self_attention import EquivariantSelfAttention2d
 # %% ../../nbs/5_workshop/57_engine.ipynb #00000006
 FORMAT = 2   # of the graph; engine.js reads this one
 _STORED = {'steps': '<i2', 'single': '<f4', 'short': '<u2', 'whole': '<u4'}
+_STEPS = 8191   # of the largest weight: with its sign 14 bits
 
 def _stored(t:Tensor, kind:str)->dict[str, Any]:
     "A tensor as JSON: little-endian bytes in base64, and how long a step is."
     data = np.ascontiguousarray(t.detach().cpu().double().numpy())
     stored = dict[str, Any](type=kind, shape=list(t.shape))
     if kind == 'steps':
-        stored['step'] = float(np.abs(data).max(initial=0)/32767) or 1.
+        stored['step'] = float(np.abs(data).max(initial=0)/_STEPS) or 1.
         data = (data/stored['step']).round()
     text = base64.b64encode(data.astype(_STORED[kind]).tobytes()).decode()
     return stored | dict(data=text)
@@ -229,7 +230,7 @@ class Recorder(TorchFunctionMode):
         self.begun.append(len(self.nodes))
         group = getattr(module, 'group', None)
         if isinstance(group, Group): self.groups.append(group)
-        if self.leaf is None and _entry(module, LAYERS | REWRITES): self.leaf = module
+        if self.leaf is None and _known(module, LAYERS | REWRITES): self.leaf = module
 
     def end(self, module:nn.Module, args:Any, value:Any)->None:
         "A module has run."
@@ -243,15 +244,21 @@ class Recorder(TorchFunctionMode):
         "Nodes for a layer that was not looked into."
         *inputs, value = inputs_and_value
         if any(id(t) in self.known for t in inputs):
-            if add := _entry(module, LAYERS): add(self, value, module, *inputs)
+            if known := _known(module, LAYERS):
+                LAYERS[known](self, value, module, *inputs)
+                if known not in type(module).__mro__:   # its twin
+                    self.check_same(module, known.forward(module, *inputs), value)
         self.leaf = None
-        rewritten = _entry(module, REWRITES)
-        if not rewritten: return
-        again = rewritten(self, module, *inputs)
-        with self.unseen(module): same = _close(again, value)
-        if not same:
-            raise self.unknown('a layer that computes something else than its class')
+        if not (known := _known(module, REWRITES)): return
+        again = REWRITES[known](self, module, *inputs)
+        self.check_same(module, again, value)
         self.mark(value, self.node_of(again))
+
+    def check_same(self, module:nn.Module, again:Tensor, value:Tensor)->None:
+        "Refuse a layer whose class, or what it is called after, gives another value."
+        with self.unseen(module): same = _close(again, value)
+        if same: return
+        raise self.unknown('a layer that computes something else than its class')
 
     def rename(self, module:nn.Module, node:Node)->None:
         "The value of a module goes by the module's name."
@@ -273,15 +280,26 @@ def _numbered(name:str)->Iterator[str]:
     yield name
     for i in range(2, 10_000): yield f'{name}_{i}'
 
-def _plain(module:nn.Module, cls:type[nn.Module])->bool:
-    "Does a module compute what the class says, with tables of its own at most?"
-    return isinstance(module, cls) and type(module).forward is cls.forward
+def _same(cls:type[nn.Module], known:type[nn.Module])->bool:
+    "That class, or its twin: a chapter that exports a layer defines it again."
+    twin = cls.__module__ == '__main__' and cls.__name__ == known.__name__
+    return cls is known or twin and _names(cls.forward) == _names(known.forward)
 
-def _entry(module:nn.Module, registry:dict[type[nn.Module], Any])->Any:
-    "What is registered for a module, whose `forward` is that of the registered class."
+def _names(forward:Callable[..., Tensor])->tuple[str, ...]:
+    "What a function calls and what its variables are called."
+    code = forward.__code__
+    return *code.co_names, *code.co_varnames
+
+def _plain(module:nn.Module, known:type[nn.Module])->bool:
+    "Does a module compute what the class says, with tables of its own at most?"
+    own:list[Any] = [cls for cls in type(module).__mro__ if _same(cls, known)]
+    return bool(own) and type(module).forward is own[0].forward
+
+def _known(module:nn.Module, registry:dict[type[nn.Module], Any])->Any:
+    "The class that a module is of, if its `forward` is that of the class."
     for cls in type(module).__mro__:
-        if cls in registry:
-            return registry[cls] if _plain(module, cls) else None
+        for known in registry:
+            if _same(cls, known): return known if _plain(module, known) else None
     return None
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #0000000d
@@ -472,9 +490,12 @@ def _elementwise(op:str)->Callable[..., None]:
         r.add(op, [x], value)
     return function
 
-def _adaptive_pool(r:Recorder, value:Tensor, x:Tensor, size:Any)->None:
-    if tuple(value.shape[-2:]) != (1, 1): raise r.unknown(f'a pool to {size}')
-    r.add('reduce', [x], value, reduce='mean', axes=[x.ndim - 3, x.ndim - 2])
+def _adaptive_pool(reduce:str)->Callable[..., None]:
+    def function(r:Recorder, value:Tensor, x:Tensor, size:Any,
+                 return_indices:bool=False)->None:
+        if tuple(value.shape[-2:]) != (1, 1): raise r.unknown(f'a pool to {size}')
+        r.add('reduce', [x], value, reduce=reduce, axes=[x.ndim - 3, x.ndim - 2])
+    return function
 
 # %% ../../nbs/5_workshop/57_engine.ipynb #00000013
 def _arithmetic(op:str, reverse:bool=False)->Callable[..., None]:
@@ -550,7 +571,8 @@ FUNCTIONS:dict[str, Callable[..., Any]] = {
     'batch_norm': _batch_norm, 'group_norm': _group_norm,
     'permute': _permute, 'transpose': _transpose,
     'max_pool2d': _max_pool, 'avg_pool2d': _mean_pool,
-    'adaptive_avg_pool2d': _adaptive_pool,
+    'adaptive_avg_pool2d': _adaptive_pool('mean'),
+    'adaptive_max_pool2d': _adaptive_pool('max'),
     'amax': _reduce_function('max'), 'max': _reduce_function('max'),
     'mean': _reduce_function('mean'), 'sum': _reduce_function('sum'),
     **{name: _elementwise(name) for name in ('relu', 'sigmoid', 'silu', 'tanh')},

@@ -13,7 +13,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 // what the operations of a graph are called on the page
 const WORDS = {
   scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
-  self_attention: 'self-attention',
+  self_attention: 'self-attention', write_kernels: 'kernels written', window_sum: 'window sum',
 };
 
 // --- small tools
@@ -98,27 +98,35 @@ function errorOf(a, b, inDisc) {
   const radius = Math.min(height, width) / 2 - (inDisc ? 2 : -height);
   let difference = 0;
   let largest = 0;
-  for (let i = 0; i < b.data.length; i++) {
-    largest = Math.max(largest, Math.abs(b.data[i]));
-    const x = (i % width) - (width - 1) / 2;
-    const y = (Math.floor(i / width) % height) - (height - 1) / 2;
-    if (x * x + y * y > radius * radius) continue;
-    difference = Math.max(difference, Math.abs(a.data[i] - b.data[i]));
+  for (let row = 0; row * width < b.data.length; row++) {
+    const y = (row % height) - (height - 1) / 2;
+    for (let column = 0; column < width; column++) {
+      const at = row * width + column;
+      largest = Math.max(largest, Math.abs(b.data[at]));
+      const x = column - (width - 1) / 2;
+      if (x * x + y * y > radius * radius) continue;
+      difference = Math.max(difference, Math.abs(a.data[at] - b.data[at]));
+    }
   }
   return difference / (largest || 1);
 }
 
 // --- pictures on canvases
 
+// A colour as one number, as canvases hold it: opaque, then blue, green and red from 0 to 255.
+function colour([red, green, blue]) {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
 function palette(stops) {
-  return Array.from({ length: 256 }, (_, i) => {
+  return Uint32Array.from({ length: 256 }, (_, i) => {
     const at = (i / 255) * (stops.length - 1);
     const left = Math.min(Math.floor(at), stops.length - 2);
-    return stops[left].map((a, k) => a + (stops[left + 1][k] - a) * (at - left));
+    const mix = (a, k) => Math.round(a + (stops[left + 1][k] - a) * (at - left));
+    return colour(stops[left].map(mix));
   });
 }
 
-const GREY = palette([[0, 0, 0], [255, 255, 255]]);
 const CIVIDIS = palette([[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
   [138, 134, 120], [165, 156, 116], [195, 179, 105], [254, 232, 56]]);
 const SIGNED = palette([[179, 88, 6], [247, 247, 247], [84, 39, 136]]);
@@ -127,10 +135,8 @@ function paint(canvas, [height, width], colourAt) {
   if (canvas.width !== width) canvas.width = width;
   if (canvas.height !== height) canvas.height = height;
   const image = new ImageData(width, height);
-  for (let i = 0; i < width * height; i++) {
-    image.data.set(colourAt(i), 4 * i);
-    image.data[4 * i + 3] = 255;
-  }
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < pixels.length; i++) pixels[i] = colourAt(i);
   canvas.getContext('2d').putImageData(image, 0, 0);
 }
 
@@ -142,16 +148,18 @@ function paintMap(canvas, values, size, low, high, colours) {
 function paintPicture(canvas, { data, shape }) {
   const [channels, height, width] = shape;
   const grey = channels !== 3;
-  paint(canvas, [height, width], i => [0, 1, 2].map(k => {
-    return 255 * clamp(data[grey ? i : k * height * width + i], 0, 1);
-  }));
+  const level = at => Math.round(255 * clamp(data[at], 0, 1));
+  const area = height * width;
+  paint(canvas, [height, width], i => {
+    return colour(grey ? [level(i), level(i), level(i)] : [0, 1, 2].map(k => level(k * area + i)));
+  });
 }
 
 // --- what one network sees
 
 class Eye {
-  constructor(graph, widget) {
-    this.network = networkOf(graph);
+  constructor(graph, widget, tensors) {
+    this.network = tensors ? readNetwork({ ...graph, tensors }) : networkOf(graph);
     this.nodes = new Map(graph.nodes.map(node => [node.name, node]));
     this.label = graph.name;
     this.widget = widget;
@@ -372,12 +380,10 @@ class Card {
     this.digit.classList.toggle('changed', top !== start.top);
     this.words.textContent = `says ${names[top]} (${percent(shares[top])}), `
       + `then ${names[second]} (${percent(shares[second])})`;
-    const bars = shares.map((share, i) => {
-      const bar = make('i', { textContent: names[i].slice(0, 3) });
-      bar.style.setProperty('--p', share);
-      return bar;
-    });
-    this.bars.replaceChildren(...bars);
+    if (this.bars.children.length !== names.length) {
+      this.bars.replaceChildren(...names.map(name => make('i', { textContent: name.slice(0, 3) })));
+    }
+    shares.forEach((share, i) => this.bars.children[i].style.setProperty('--p', share));
   }
 
   showVerdict(sight, state, place) {
@@ -395,6 +401,10 @@ class Card {
     const high = Math.max(...first.map(values => Math.max(...values)));
     this.rows.forEach((row, r) => {
       const size = maps[r].shape.slice(-2);
+      const now = { data: maps[r].data, layer: sight.layer, channel: state.channel };
+      // the maps of the upright picture stay as they are while it turns
+      if (Object.entries(now).every(([key, value]) => row[key] === value)) return;
+      Object.assign(row, now);
       this.build(row, names, r, size);
       eye.panels(maps[r], state.channel).forEach((values, i) => {
         paintMap(row.children[i].querySelector('canvas'), values, size, low, high, CIVIDIS);
@@ -473,13 +483,18 @@ class Card {
   }
 
   showArrows(sight, place) {
+    this.arrows.classList.toggle('between', !place.exact);
     const targets = this.targets();
-    const n = targets.length;
     const words = targets.map((to, from) => `${from} to ${to}`).join(', ');
     this.arrows.setAttribute('aria-label', `where each map goes: ${words}`);
-    this.arrows.setAttribute('viewBox', `0 0 ${100 * n} 30`);
+    if (this.ways !== words) this.drawArrows(targets);
+    this.ways = words;
+    this.light(this.lit);
+  }
+
+  drawArrows(targets) {
+    this.arrows.setAttribute('viewBox', `0 0 ${100 * targets.length} 30`);
     this.arrows.setAttribute('preserveAspectRatio', 'none');
-    this.arrows.classList.toggle('between', !place.exact);
     this.arrows.replaceChildren(...targets.map((to, from) => {
       const [a, b] = [100 * from + 50, 100 * to + 50];
       const arrow = draw('g');
@@ -491,7 +506,6 @@ class Card {
         draw('path', { class: 'tip', d: `M${b - 5} 21L${b} 30L${b + 5} 21Z` }));
       return arrow;
     }));
-    this.light(this.lit);
   }
 
   light(source) {
@@ -516,19 +530,33 @@ class Curve {
       return make('span', {}, sample, label);
     });
     if (names.length > 1) widget.root.querySelector('.curve figcaption').append(...names);
+    this.size = [400, 120];
+    this.grid = draw('g');
+    this.drawn = draw('g');
+    this.svg.append(this.grid, this.drawn);
+    // measured when it changes: to ask at each frame would lay the page out twice
+    new ResizeObserver(() => this.measure()).observe(this.svg);
+  }
+
+  measure() {
+    this.size = [this.svg.clientWidth || 400, this.svg.clientHeight || 120];
+    this.grid.replaceChildren();
+    this.widget.request();
   }
 
   show({ state, sights }) {
-    const width = this.svg.clientWidth || 400;
-    const height = this.svg.clientHeight || 120;
+    const [width, height] = this.size;
     const x = degrees => 44 + ((width - 62) * degrees) / 360;
     const y = error => {
       const share = (Math.log10(clamp(error, FLOOR, 10)) + 17) / 18;
       return height - 18 - (height - 24) * share;
     };
-    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    this.svg.replaceChildren(...this.axes(x, y, height));
-    this.svg.append(draw('path', { class: 'now', d: `M${x(state.turn)} 4V${height - 18}` }));
+    if (!this.grid.children.length) {
+      this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+      this.grid.append(...this.axes(x, y, height));
+    }
+    const now = draw('path', { class: 'now', d: `M${x(state.turn)} 4V${height - 18}` });
+    this.drawn.replaceChildren(now);
     const shown = sights.filter(Boolean);
     shown.forEach(sight => this.line(sight.eye, x, y));
     const words = shown.map(sight => `${sight.eye.label} ${short(sight.error)}`).join(', ');
@@ -540,7 +568,7 @@ class Curve {
     for (const [error, name] of [[1, '1'], [1e-4, '1e-4'], [1e-8, '1e-8'], [1e-12, '1e-12'],
       [FLOOR, '0']]) {
       parts.push(draw('path', { class: 'grid', d: `M${x(0)} ${y(error)}H${x(360)}` }));
-      parts.push(draw('text', { x: x(0) - 4, y: y(error) + 4, 'text-anchor': 'end' }, name));
+      parts.push(draw('text', { x: x(0) - 7, y: y(error) + 4, 'text-anchor': 'end' }, name));
     }
     for (const degrees of [0, 90, 180, 270, 360]) {
       parts.push(draw('text', { x: x(degrees), y: height - 3, 'text-anchor': 'middle' },
@@ -558,10 +586,10 @@ class Curve {
       const joins = i > 0 && degrees - points[i - 1][0] <= 15;
       path += `${joins ? 'L' : 'M'}${x(degrees).toFixed(1)} ${y(error).toFixed(1)}`;
     });
-    this.svg.append(draw('path', { class: style, d: path }));
+    this.drawn.append(draw('path', { class: style, d: path }));
     const now = eye.errors.get(this.widget.state.turn);
     if (now === undefined) return;
-    this.svg.append(draw('circle', {
+    this.drawn.append(draw('circle', {
       class: style, cx: x(this.widget.state.turn), cy: y(now), r: 3.5,
     }));
   }
@@ -641,14 +669,22 @@ class Gallery {
     this.box = root.querySelector('.pictures');
     this.said = root.querySelector('.said');
     this.pen = root.querySelector('.draw');
-    this.pictures = spec.pictures.map(({ data }) => {
-      return { data: Float64Array.from(bytesOf(data), byte => byte / 255), shape: spec.shape };
-    });
-    spec.pictures.forEach(({ name }, i) => this.add(this.pictures[i], name, String(i)));
     this.own = new Map(); // 'drawn' and 'loaded'
+    this.fill(spec);
     this.pen.addEventListener('click', () => this.toggle());
     root.querySelector('.load input').addEventListener('change', event => this.load(event.target));
     this.listen();
+  }
+
+  // The prepared pictures in front of the reader's own.
+  fill({ pictures, shape }) {
+    this.pictures = pictures.map(({ data }) => {
+      return { data: Float64Array.from(bytesOf(data), byte => byte / 255), shape };
+    });
+    const others = [...this.box.children].filter(button => this.own.has(button.dataset.key));
+    this.box.replaceChildren();
+    pictures.forEach(({ name }, i) => this.add(this.pictures[i], name, String(i)));
+    this.box.append(...others);
   }
 
   add(picture, name, key) {
@@ -886,6 +922,7 @@ class Turn {
     this.controls();
     this.readAddress();
     addEventListener('hashchange', () => this.readAddress());
+    this.readLetters();
     new ResizeObserver(() => this.request()).observe(root);
     this.request();
   }
@@ -1043,13 +1080,18 @@ class Turn {
     event.preventDefault();
   }
 
-  choices() {
+  listLayers() {
     const layers = this.root.querySelector('select.layer');
-    layers.append(...this.eyes[0].maps.map(({ name, op }) => {
+    layers.replaceChildren(...this.eyes[0].maps.map(({ name, op }) => {
       const kind = op === 'reshape' ? '' : `: ${WORDS[op] ?? op}`; // its last step alone
       const words = name.replace('layers.', '') + kind;
       return make('option', { value: name, textContent: words });
     }));
+  }
+
+  choices() {
+    this.listLayers();
+    const layers = this.root.querySelector('select.layer');
     layers.addEventListener('change', () => this.set({ layer: layers.value, pixel: null }));
     this.channels = this.root.querySelector('select.channel');
     this.channels.addEventListener('change', () => {
@@ -1069,6 +1111,42 @@ class Turn {
     const others = this.state.shown.filter(each => each !== i);
     if (!box.checked && !others.length) box.checked = true;
     this.set({ shown: box.checked ? [...others, i].sort() : others });
+  }
+
+  // --- beside a kernel
+
+  // A live page stands in an element with the name that its letters bear. A letter is what Python
+  // wants to be seen from now on: JSON in an element that the notebook puts into the document.
+  readLetters() {
+    const name = this.root.closest('[data-mail]')?.dataset.mail;
+    if (!name) return;
+    const letters = document.getElementsByClassName('eqtutor-letter');
+    const read = () => {
+      const letter = [...letters].findLast(each => each.dataset.to === name);
+      if (!letter || letter.textContent === this.letter) return;
+      this.letter = letter.textContent;
+      this.receive(JSON.parse(this.letter));
+    };
+    new MutationObserver(read).observe(document.body, { childList: true, subtree: true });
+    read();
+  }
+
+  // Other weights or pictures; the turn, the layer and a drawing stay as they are.
+  receive({ spec, tensors }) {
+    const own = Object.fromEntries(Object.entries(tensors).map(([key, tensor]) => {
+      return [key, unpacked(tensor)];
+    }));
+    this.spec = spec;
+    this.eyes = spec.networks.map(each => new Eye(graphOf(each, spec.steps), this, own));
+    this.gallery.fill(spec);
+    this.listLayers();
+    const { picture, layer } = this.state;
+    const known = this.eyes[0].maps.some(({ name }) => name === layer);
+    const there = this.gallery.own.has(picture) || Object.hasOwn(spec.pictures, picture);
+    this.set({
+      layer: known ? layer : this.eyes[0].layer(spec.layer).name,
+      picture: there ? picture : '0', pixel: known ? this.state.pixel : null,
+    });
   }
 
   // --- the address
@@ -1229,7 +1307,8 @@ class Turn {
     const broken = sights.filter(sight => sight.error > EXACT);
     if (!broken.length) return 'The maps turned and changed places: nothing else happened to them.';
     const names = broken.map(sight => sight.eye.label).join(' and ');
-    return `${names}: the maps did more than turn and change places.`;
+    const start = names[0].toUpperCase() + names.slice(1);
+    return `${start}: the maps did more than turn and change places.`;
   }
 }
 
@@ -1266,29 +1345,42 @@ const tensors = new Map();
 const LETTERS = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))
   .filter(letter => !'"\\<'.includes(letter));
 
-// Thirteen bits from two letters, lowest first. Numbers have two bytes or four: one that is left
-// over is padding.
-function bytesFromLetters(text) {
+// Whole numbers of so many bits each, lowest bits first; two letters hold thirteen bits.
+function numbersFromLetters(text, bits, n) {
   const value = new Map(LETTERS.map((letter, i) => [letter, i]));
-  const bytes = [];
-  let bits = 0;
-  let held = 0; // how many bits
-  for (let i = 0; i < text.length; i += 2) {
-    bits += (LETTERS.length * value.get(text[i]) + value.get(text[i + 1])) << held;
-    for (held += 13; held >= 8; held -= 8) {
-      bytes.push(String.fromCharCode(bits & 255));
-      bits >>= 8;
+  const numbers = [];
+  let rest = 0; // what was read and is not used yet …
+  let held = 0; // … and how many bits it has: below 45, which a double holds
+  let at = 0;
+  while (numbers.length < n) {
+    for (; held < bits; held += 13, at += 2) {
+      rest += (LETTERS.length * value.get(text[at]) + value.get(text[at + 1])) * 2 ** held;
     }
+    numbers.push(rest % 2 ** bits);
+    rest = Math.floor(rest / 2 ** bits);
+    held -= bits;
   }
-  return bytes.slice(0, bytes.length - (bytes.length % 2)).join('');
+  return numbers;
+}
+
+// The tensor as the engine reads it: its bytes, lowest first, in base64.
+function unpacked({ text, bits, ...tensor }) {
+  const n = tensor.shape.reduce((product, length) => product * length, 1);
+  const size = ['steps', 'short'].includes(tensor.type) ? 2 : 4;
+  const negative = tensor.type === 'steps' ? 2 ** (bits - 1) : Infinity;
+  const bytes = numbersFromLetters(text, bits, n).flatMap(number => {
+    const whole = number < negative ? number : number - 2 ** bits;
+    return Array.from({ length: size }, (_, i) => (whole >> (8 * i)) & 255);
+  });
+  return { ...tensor, data: btoa(bytes.map(byte => String.fromCharCode(byte)).join('')) };
 }
 
 function tensorOf(name) {
   if (!tensors.has(name)) {
     for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
       block.dataset.read = '';
-      for (const [key, { text, ...tensor }] of Object.entries(JSON.parse(block.textContent))) {
-        tensors.set(key, { ...tensor, data: btoa(bytesFromLetters(text)) });
+      for (const [key, tensor] of Object.entries(JSON.parse(block.textContent))) {
+        tensors.set(key, unpacked(tensor));
       }
     }
   }

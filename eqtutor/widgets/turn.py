@@ -55,17 +55,24 @@ def _json(value:Any)->str:
 # those that may stand in a text in a script: no quote, no backslash, no tag
 _LETTERS = ''.join(letter for i in range(32, 127) if (letter := chr(i)) not in '"\\<')
 
-def _as_letters(data:bytes)->str:
+def _as_letters(numbers:np.ndarray, bits:int)->str:
     "Two letters for thirteen bits, lowest first, where base64 has twelve in two."
-    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder='little')
-    rows = np.pad(bits, (0, -len(bits) % 13)).reshape(-1, 13)
+    all_ = (numbers[:, None] >> np.arange(bits) & 1).flatten()
+    rows = np.pad(all_, (0, -len(all_) % 13)).reshape(-1, 13)
     pairs = np.divmod(rows @ 2**np.arange(13), len(_LETTERS))
     return ''.join(_LETTERS[i] for i in np.stack(pairs, 1).flatten())
 
+# of the numbers as they are stored; what is single precision is copied bit by bit
+_TYPES = {'steps': '<i2', 'short': '<u2', 'whole': '<u4', 'single': '<u4'}
+
 def _denser(tensor:dict[str, Any])->dict[str, Any]:
-    "A tensor in fewer letters than base64 takes."
+    "A tensor in fewer letters than base64 takes: in as many bits as its numbers need."
+    data = base64.b64decode(tensor['data'])
+    numbers = np.frombuffer(data, _TYPES[tensor['type']]).astype(np.int64)
+    most = max(np.maximum(numbers, ~numbers).max(initial=0).item(), 1)
+    bits = most.bit_length() + (tensor['type'] == 'steps')   # and one for the sign
     rest = {k: v for k, v in tensor.items() if k != 'data'}
-    return rest | dict(text=_as_letters(base64.b64decode(tensor['data'])))
+    return rest | dict(bits=bits, text=_as_letters(numbers, bits))
 
 def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     "The tensors of some networks, an element a network, each tensor once."
@@ -179,6 +186,7 @@ class TurnThePicture(Widget):
         self.std = _per_channel(std, len(self.first), 'std')
         self.group = get_group(group or _largest_group([*self.networks.values()]))
         self.channel, self.turn, self.scores = channel, turn, labels
+        self.mail:Any = None   # what a live page is written by
         self.labels = [self.group.describe(h) for h in self.group.elements]
         self._read_networks()
         self.layer = self._check_layer(layer)
@@ -201,12 +209,15 @@ class TurnThePicture(Widget):
     def _check_layer(self, layer:str|None)->str|None:
         "The layer that is shown first; a name that no network has is an error."
         if self.unknown: return layer
-        graph = next(iter(self.graphs.values()))
-        if layer is None: return _first_maps(graph)
-        maps = [node['name'] for node in graph['nodes'] if len(node['shape']) > 2]
-        if layer in maps: return layer
+        if layer is None: return _first_maps(next(iter(self.graphs.values())))
+        if layer in (maps := self._layers()): return layer
         raise ValueError(f'there are no maps of a layer {layer!r}: '
                          f'expected one of {", ".join(maps)}')
+
+    def _layers(self)->list[str]:
+        "The nodes of the first network whose values are maps."
+        nodes = next(iter(self.graphs.values()))['nodes']
+        return [node['name'] for node in nodes if len(node['shape']) > 2]
 
     def input(self,
         picture:Tensor, # `(c, h, w)`, values from 0 to 1
@@ -217,9 +228,9 @@ class TurnThePicture(Widget):
 
     def html(self)->str:
         "The page's face: live, or prepared where the engine does not know a layer."
-        return self._prepared() if self.unknown else self._live_page()
+        return self._prepared() if self.unknown else self._page()
 
-    def _live_page(self)->str:
+    def _page(self)->str:
         style, script = _code()
         graphs = [*self.graphs.values()]
         spec = self._spec()
@@ -278,13 +289,38 @@ class TurnThePicture(Widget):
         return path
 
     def live(self):
-        "The same page beside a kernel: with the weights as they are now."
-        from IPython.display import HTML
-        return HTML(self.html())
+        "The same page beside a kernel: what `update` sends appears in it."
+        import ipywidgets
+        if self.unknown:
+            frames = [self.prepared(name).live() for name in self.networks]
+            return ipywidgets.VBox(frames)
+        self.mail = self.mail or ipywidgets.HTML(layout=dict(display='none'))
+        html = f'<div data-mail="{self.mail.model_id}">{self.html()}</div>'
+        page = dict(output_type='display_data', data={'text/html': html}, metadata={})
+        return ipywidgets.VBox([ipywidgets.Output(outputs=[page]), self.mail])
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        words = f'{type(self).__name__}: {self.title}'
-        return {'text/plain': words, 'text/html': self.html()}
+    def update(self,
+        networks:nn.Module|dict[str, nn.Module]|None=None, # others of these names
+        pictures:Tensor|dict[str, Tensor]|None=None,       # others of this shape
+    )->None:
+        "Show the live page other networks or pictures, and weights as they are now."
+        other = TurnThePicture(
+            networks or self.networks, self.pictures if pictures is None else pictures,
+            self.group, mean=self.mean, std=self.std, labels=self.scores)
+        for error in other.unknown.values(): raise error
+        old, new = ([*w.networks, tuple(w.first.shape)] for w in (self, other))
+        if old != new: raise ValueError(f'a live page keeps its {old}, got {new}')
+        for name in 'networks', 'graphs', 'pictures', 'first':
+            setattr(self, name, getattr(other, name))
+        if self.layer not in self._layers(): self.layer = other.layer
+        if self.mail: self.mail.value = self._letter()
+
+    def _letter(self)->str:
+        "All that a page shows, for one that is open."
+        tensors = {k: _denser(t) for graph in self.graphs.values()
+                   for k, t in graph['tensors'].items()}
+        return TEMPLATES.get_template('letter.html').render(
+            to=self.mail.model_id, letter=dict(spec=self._spec(), tensors=tensors))
 
 # %% ../../nbs/5_workshop/58_turn.ipynb #00000017
 def broken_twin(net:nn.Module)->nn.Module:

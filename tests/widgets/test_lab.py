@@ -21,11 +21,40 @@ OWN = dict(JUPYTER_CONFIG_DIR='config', JUPYTER_DATA_DIR='data', JUPYTER_RUNTIME
            JUPYTERLAB_WORKSPACES_DIR='workspaces')
 
 
+TURN = '''
+import torch
+from torch import nn
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.widgets import TurnThePicture
+
+torch.manual_seed(0)
+layers = (LiftingConv2d(1, 4, 5, 'p4', padding=2), nn.ReLU(),
+          GroupConv2d(4, 4, 5, 'p4', padding=2))
+net, picture = nn.Sequential(*layers).eval(), torch.zeros(28, 28)
+picture[4:24, 7:11] = picture[4:8, 7:21] = 1
+widget = TurnThePicture({'mine': net}, picture, layer='2')
+widget
+''', '''
+with torch.no_grad(): net[2].weight.normal_()
+widget.update(pictures=picture.flip(1))
+'''
+
+
+def notebook(*cells):
+    def code(i, text):
+        return dict(cell_type='code', id=f'c{i}', source=text.strip(), metadata={}, outputs=[],
+                    execution_count=None)
+    kernel = dict(name='python3', display_name='Python 3', language='python')
+    return dict(nbformat=4, nbformat_minor=5, metadata=dict(kernelspec=kernel),
+                cells=[code(i, text) for i, text in enumerate(cells)])
+
+
 def prepare(folder):
-    "A folder with the lesson, and settings that keep JupyterLab quiet."
+    "A folder with the lesson and a short notebook, and settings that keep JupyterLab quiet."
     (folder/'work').mkdir()
     book = json.loads(LESSON.read_text(encoding='utf-8'))
-    (folder/'work'/LESSON.name).write_text(json.dumps(book), encoding='utf-8')
+    for name, nb in (LESSON.name, book), ('turn.ipynb', notebook(*TURN)):
+        (folder/'work'/name).write_text(json.dumps(nb), encoding='utf-8')
     (quiet := folder/'settings'/'@jupyterlab'/'apputils-extension').mkdir(parents=True)
     silence = dict(fetchNews='false', checkForUpdates=False, doNotDisturbMode=True)
     (quiet/'notification.jupyterlab-settings').write_text(json.dumps(silence))
@@ -68,11 +97,16 @@ def jupyterlab(folder):
         except subprocess.TimeoutExpired: server.kill()
 
 
+def open_notebook(page, url, name):
+    from playwright.sync_api import expect
+    page.goto(f'{url}/lab/tree/{name}?token=secret')
+    expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)   # the kernel
+
+
 def run_all(page, url):
     "Open the lesson and run all its cells."
     from playwright.sync_api import expect
-    page.goto(f'{url}/lab/tree/{LESSON.name}?token=secret')
-    expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)   # the kernel
+    open_notebook(page, url, LESSON.name)
     page.get_by_role('menuitem', name='Run', exact=True).click()
     page.get_by_text('Run All Cells', exact=True).click()
     # a cell that has run has a number; the last one gets it only if none failed
@@ -81,19 +115,31 @@ def run_all(page, url):
 
 
 @pytest.fixture(scope='module')
-def lab(browser, tmp_path_factory):
-    "The lesson in JupyterLab, a kernel behind it, all cells run; nothing from elsewhere."
+def server(tmp_path_factory):
+    "The address of a JupyterLab."
     pytest.importorskip('jupyterlab')
     prepare(folder := tmp_path_factory.mktemp('lab'))
-    with jupyterlab(folder) as url:
-        context, wrong = browser.new_context(viewport=dict(width=1280, height=1000)), []
-        page, allowed = context.new_page(), (url, 'data:', 'blob:')
-        page.on('pageerror', lambda error: wrong.append(f'page: {error}'))
-        page.on('request', lambda r: r.url.startswith(allowed) or wrong.append(f'request: {r.url}'))
-        run_all(page, url)
+    with jupyterlab(folder) as url: yield url
+
+
+@contextmanager
+def visitor(browser, url):
+    "A page that gets nothing from elsewhere, and in which nothing goes wrong."
+    context, wrong = browser.new_context(viewport=dict(width=1280, height=1000)), []
+    page, allowed = context.new_page(), (url, 'data:', 'blob:')
+    page.on('pageerror', lambda error: wrong.append(f'page: {error}'))
+    page.on('request', lambda r: r.url.startswith(allowed) or wrong.append(f'request: {r.url}'))
+    yield page
+    context.close()
+    assert not wrong
+
+
+@pytest.fixture(scope='module')
+def lab(browser, server):
+    "The lesson in JupyterLab, a kernel behind it, all cells run."
+    with visitor(browser, server) as page:
+        run_all(page, server)
         yield page
-        context.close()
-        assert not wrong
 
 
 class Live:
@@ -223,3 +269,38 @@ def test_click_and_turn_broken(lab):
     live.press('ArrowRight')
     live.says('element 1: 90°')
     live.breaks()
+
+
+# --- the network in the page, with a kernel behind it
+
+MAPS = "all => all.map(canvas => canvas.toDataURL())"
+
+
+def run_cell(page, number):
+    from playwright.sync_api import expect
+    cell = page.locator('.jp-CodeCell').nth(number)
+    cell.locator('.cm-content').click()
+    page.keyboard.press('Shift+Enter')
+    expect(cell.locator('.jp-InputPrompt')).to_have_text(re.compile(r'\[\d+\]'), timeout=60_000)
+
+
+def test_turn_the_picture_and_send_other_weights(browser, server):
+    from playwright.sync_api import expect
+    with visitor(browser, server) as page:
+        open_notebook(page, server, 'turn.ipynb')
+        run_cell(page, 0)
+        box = page.locator('.widget-vbox .eqtutor-turn')
+        expect(box.locator('.verdict')).to_have_text('Turn the picture to test it.')
+        slider, angle = box.locator('.turning input'), box.locator('.angle')
+        slider.focus()
+        for key, degrees in ('ArrowRight', 90), ('ArrowUp', 91), ('ArrowDown', 90):
+            page.keyboard.press(key)   # of which the notebook makes nothing else
+            expect(angle).to_have_text(f'{degrees}°')
+        expect(box.locator('.verdict')).to_contain_text('✓')
+        after = box.locator('.after canvas')
+        old = after.evaluate_all(MAPS)
+        run_cell(page, 1)
+        page.wait_for_function(f"""old => String(({MAPS})(
+            [...document.querySelectorAll('.after canvas')])) !== String(old)""", arg=old)
+        expect(angle).to_have_text('90°')
+        expect(box.locator('.verdict')).to_contain_text('✓')
