@@ -46,6 +46,15 @@ class Chapter:
         "Minutes for all of it, each exercise once."
         return self.minutes.total(bool(chapter_exercises(self.number)))
 
+    def takes(self,
+        exercises:tuple[str, ...], # that are worked on, by id
+    )->int:
+        "Minutes for reading and playing, and the share of the exercises' time, by their marks."
+        marks = {e.id: e.marks for e in chapter_exercises(self.number)}
+        asked = sum(marks.get(id, 0) for id in exercises)
+        read = self.minutes.read + (self.minutes.play or 0)
+        return read + round((self.total - read)*asked/max(sum(marks.values()), 1))
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -213,6 +222,47 @@ def link_to(
 )->str:
     "The address of the section a statement stands in."
     return f'{start}{s.path}' + (f'#{s.anchor}' if s.anchor else '')
+
+
+def listed(
+    statements:list[Statement],
+    chapters:dict[str, Chapter],
+)->str:
+    "Statements as markdown lists, a list a chapter, each with a link to its section."
+    lines, chapter = list[str](), ''
+    for s in statements:
+        if s.chapter != chapter:
+            chapter = s.chapter
+            lines += ['', f'**[{chapter} {chapters[chapter].title}](../{s.path})**', '']
+        lines.append(f'- [{s.kind} {s.number}]({link_to(s)})' + in_short(s))
+    return '\n'.join(lines).strip()
+
+
+def in_short(s:Statement)->str:
+    "The name and the first words of a statement."
+    name = f' ({s.name})' if s.name else ''
+    return name + (f': {s.says}' if s.says else '')
+
+
+def glossary(
+    statements:list[Statement],
+)->str:
+    "The words that are defined, in the order of the alphabet, with links."
+    entries = {term: s for s in reversed(statements) for term in s.terms}
+    def alphabetical(term:str)->str: return term.removeprefix('the ').lower()
+    return '\n'.join(f'- **{term}**: [{s.kind} {s.number}]({link_to(s)}). {s.says}'.rstrip()
+                     for term, s in sorted(entries.items(), key=lambda e: alphabetical(e[0])))
+
+
+def table_of(
+    chapters:dict[str, Chapter],
+)->str:
+    "Chapters with what they need and how long they take, as a markdown table."
+    lines = ['| chapter | needs | minutes |', '|---|---|---:|']
+    for c in chapters.values():
+        needs = ', '.join(c.needs) or 'nothing'
+        lines.append(f'| [{c.number} {c.title}](../{c.path}) | {needs} | {c.total} |')
+    return '\n'.join(lines)
 
 
 ROW, LEFT, WIDTH = 23, 84, 372   # pixels: a line, the room for the arcs, all

@@ -3,12 +3,14 @@ import json
 import re
 
 import pytest
+from pages import labels, read_all, slugs
 
 from eqtutor.labs.book import (
-    Chapter, Minutes, anchor_of, direct_needs, first_words, link_to, map_of_chapters, minutes_of,
-    needs_of, read_chapters, read_statements, statements_of, terms_of)
+    Chapter, Minutes, anchor_of, direct_needs, first_words, glossary, link_to, listed,
+    map_of_chapters, minutes_of, needs_of, read_chapters, read_statements, statements_of, table_of,
+    terms_of)
 from eqtutor.labs.course import course_chapters
-from eqtutor.labs.exercise import all_exercises
+from eqtutor.labs.exercise import all_exercises, chapter_exercises
 
 CHAPTERS = read_chapters()
 STATEMENTS = read_statements()
@@ -32,6 +34,14 @@ def test_a_chapter_without_a_time_line_is_refused():
 def test_exercises_without_a_time_take_as_long_as_the_reading():
     assert Minutes(40).total(asks=True) == 80 and Minutes(40).total(asks=False) == 40
     assert Minutes(40, 5, 30).total(asks=True) == 75
+
+
+def test_some_exercises_take_their_share_of_the_time():
+    chapter = CHAPTERS['02']
+    ids = tuple(e.id for e in chapter_exercises('02'))
+    read = chapter.minutes.read + (chapter.minutes.play or 0)
+    assert (chapter.takes(()), chapter.takes(ids)) == (read, chapter.total)
+    assert read < chapter.takes(ids[:1]) < chapter.takes(ids)
 
 
 def test_needs_are_the_linked_chapters():
@@ -101,6 +111,25 @@ def test_no_statement_has_the_number_of_another():
     assert all(s.anchor for s in STATEMENTS)
 
 
+def test_links_lead_to_sections_that_are_there():
+    book = read_all()
+    anchors = {name: {*labels(page), *slugs(page)} for name, page in book.items()}
+    assert [s for s in STATEMENTS if s.anchor not in anchors[s.path]] == []
+
+
+def test_a_list_has_a_line_a_statement_under_its_chapter():
+    page = listed(STATEMENTS, CHAPTERS)
+    assert page.count('\n- [') == len(STATEMENTS)
+    assert '**[05 Convolution](../1_foundations/05_convolution.ipynb)**' in page
+    assert '- [Theorem 5.1](../1_foundations/05_convolution.ipynb#' in page
+
+
+def test_the_glossary_is_in_order():
+    words = re.findall(r'^- \*\*(.*?)\*\*', glossary(STATEMENTS), re.M)
+    plain = [word.removeprefix('the ').lower() for word in words]
+    assert plain == sorted(plain) and {'group', 'equivariant', 'left coset'} <= {*words}
+
+
 # --- pages that hold what was collected
 
 def test_the_map_has_a_line_a_chapter_and_an_arc_a_need():
@@ -130,3 +159,41 @@ def test_the_map_on_the_first_page_is_that_of_today():
     page = stored('00_turn_a_digit', 'map_of_chapters(')
     words = re.search(r'aria-label="([^"]*)"', page)[1]
     assert page == map_of_chapters(lessons, words), STALE
+
+
+COLLECTED = {
+    'map_of_chapters(': lambda page: map_of_chapters(
+        CHAPTERS, re.search(r'aria-label="([^"]*)"', page)[1]),
+    'table_of(': lambda page: table_of(CHAPTERS),
+    'glossary(': lambda page: glossary(STATEMENTS),
+    "s.kind == 'Definition'": lambda page: listed(
+        [s for s in STATEMENTS if s.kind == 'Definition'], CHAPTERS),
+    's.kind not in aside': lambda page: listed(
+        [s for s in STATEMENTS if s.kind not in ('Definition', 'Exercise')], CHAPTERS),
+    "s.kind == 'Exercise'": lambda page: listed(
+        [s for s in STATEMENTS if s.kind == 'Exercise'], CHAPTERS),
+}
+
+
+@pytest.mark.parametrize('call', COLLECTED)
+def test_the_index_is_that_of_today(call):
+    page = stored('91_index', call, 'text/html' if 'map' in call else 'text/markdown')
+    assert page == COLLECTED[call](page), STALE
+
+
+def run_cells(name, calls):
+    "What the cells of a notebook that call these would put out today."
+    space = {}
+    cells = json.loads(course_chapters()[name].read_text(encoding='utf-8'))['cells']
+    code = [''.join(c['source']) for c in cells if c['cell_type'] == 'code']
+    for source in code:
+        if '! [ -e' not in source: exec(source, space)
+    return {call: eval(call, space) for call in calls}
+
+
+def test_the_times_for_teachers_are_those_of_today():
+    calls = ('chapter_table()', 'whole_course()', 'afternoon()[0]', 'reading_group()',
+             'semester()')
+    for call, page in run_cells('33_teaching', calls).items():
+        name = {'afternoon()[0]': 'afternoon()'}.get(call, f'Markdown({call})')
+        assert stored('33_teaching', name, 'text/markdown') == page, STALE
