@@ -13,7 +13,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 // what the operations of a graph are called on the page
 const WORDS = {
   scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
-  self_attention: 'self-attention',
+  self_attention: 'self-attention', write_kernels: 'kernels written', window_sum: 'window sum',
 };
 
 // --- small tools
@@ -1307,7 +1307,8 @@ class Turn {
     const broken = sights.filter(sight => sight.error > EXACT);
     if (!broken.length) return 'The maps turned and changed places: nothing else happened to them.';
     const names = broken.map(sight => sight.eye.label).join(' and ');
-    return `${names}: the maps did more than turn and change places.`;
+    const start = names[0].toUpperCase() + names.slice(1);
+    return `${start}: the maps did more than turn and change places.`;
   }
 }
 
