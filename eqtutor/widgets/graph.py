@@ -292,7 +292,7 @@ def _names(forward:Callable[..., Tensor])->tuple[str, ...]:
 
 def _plain(module:nn.Module, known:type[nn.Module])->bool:
     "Does a module compute what the class says, with tables of its own at most?"
-    own = [cls for cls in type(module).__mro__ if _same(cls, known)]
+    own:list[Any] = [cls for cls in type(module).__mro__ if _same(cls, known)]
     return bool(own) and type(module).forward is own[0].forward
 
 def _known(module:nn.Module, registry:dict[type[nn.Module], Any])->Any:
