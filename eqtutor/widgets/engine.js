@@ -368,7 +368,8 @@ function scale(node, [shape], read) {
   function run([x]) {
     const out = new Float64Array(x.length);
     for (let c = 0; c < shape[0]; c++) {
-      for (let i = c * inner; i < (c + 1) * inner; i++) out[i] = x[i] * factor[c] + shift[c];
+      const [first, last] = [c * inner, (c + 1) * inner];
+      for (let i = first; i < last; i++) out[i] = x[i] * factor[c] + shift[c];
     }
     return out;
   }

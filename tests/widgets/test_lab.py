@@ -290,17 +290,18 @@ def test_turn_the_picture_and_send_other_weights(browser, server):
         open_notebook(page, server, 'turn.ipynb')
         run_cell(page, 0)
         box = page.locator('.widget-vbox .eqtutor-turn')
-        expect(box.locator('.verdict')).to_have_text('Turn the picture to test it.')
+        expect(box.locator('.verdict')).to_have_text(
+            'Turn the picture to test it.', timeout=60_000)   # the notebook loads its widgets first
         slider, angle = box.locator('.turning input'), box.locator('.angle')
         slider.focus()
         for key, degrees in ('ArrowRight', 90), ('ArrowUp', 91), ('ArrowDown', 90):
             page.keyboard.press(key)   # of which the notebook makes nothing else
-            expect(angle).to_have_text(f'{degrees}°')
-        expect(box.locator('.verdict')).to_contain_text('✓')
+            expect(angle).to_have_text(f'{degrees}°', timeout=15_000)
+        expect(box.locator('.verdict')).to_contain_text('✓', timeout=15_000)
         after = box.locator('.after canvas')
         old = after.evaluate_all(MAPS)
         run_cell(page, 1)
         page.wait_for_function(f"""old => String(({MAPS})(
             [...document.querySelectorAll('.after canvas')])) !== String(old)""", arg=old)
         expect(angle).to_have_text('90°')
-        expect(box.locator('.verdict')).to_contain_text('✓')
+        expect(box.locator('.verdict')).to_contain_text('✓', timeout=15_000)
