@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-REWRITTEN = '00_turn_a_digit', '01_groups', '02_actions', '07_watch'
+REWRITTEN = ('00_turn_a_digit', '01_groups', '02_actions', '05_convolution', '06_layers',
+             '07_watch')
 LESSONS = [*(ROOT/'nbs'/'1_foundations'/f'{name}.ipynb' for name in REWRITTEN),
            *sorted((ROOT/'nbs'/'3_papers').glob('*.ipynb'))]
 # a fifth more than a sitting's 2,500 words, 200 lines and 250 exported ones: the most there may be

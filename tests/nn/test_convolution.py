@@ -110,3 +110,25 @@ def test_macs_are_those_that_torch_counts(cls, group):
     x = torch.randn(2, 3, *poses, 9, 11)
     with FlopCounterMode(display=False) as counter, torch.no_grad(): y = layer(x)
     assert layer.macs(x.shape, y.shape) == counter.get_total_flops()//2
+
+
+def test_published_p4_weights_can_be_loaded():
+    "Published p4 code turns `W[..., (q − h) % 4, :, :]` by h, in an outer loop over h."
+    torch.manual_seed(0)
+    layer = GroupConv2d(3, 2, 3, 'p4').double()
+    def published(h):
+        slices = layer.weight[:, :, [(q - h) % 4 for q in range(4)]]
+        return torch.rot90(slices, h, (-2, -1))
+    bank = torch.stack([published(h) for h in range(4)], 1)
+    assert torch.equal(bank.flatten(2, 3).flatten(0, 1), layer.filters())
+
+@pytest.mark.parametrize('group', [C(1), C(4), D(4), C(8)], ids=lambda H: H.name)
+@torch.no_grad()
+def test_the_signal_keeps_its_size_through_five_layers(group):
+    "Geometric mean over seeds; with the group axis left out of the fan-in it would grow by |H|."
+    def log_moment(seed):
+        torch.manual_seed(seed)
+        f = torch.randn(2, 16, len(group), 16, 16)
+        for _ in range(5): f = GroupConv2d(16, 16, 3, group)(f.relu())
+        return f.pow(2).mean().log()
+    assert .4 < torch.stack([log_moment(seed) for seed in range(16)]).mean().exp() < 2.5

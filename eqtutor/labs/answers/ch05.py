@@ -11,7 +11,8 @@ from .draws import normal
 
 def images_filters_groups(seed):
     def case(i, name):
-        x, w = normal(2, 3, 7, 6, seed=seed + i), normal(2, 3, 3, 3, seed=seed + i + 9)
+        # five outputs, as no group has: poses and channels in the wrong order have another shape
+        x, w = normal(2, 3, 7, 6, seed=seed + i), normal(5, 3, 3, 3, seed=seed + i + 9)
         return x, w, get_group(name)
     return [case(i, name) for i, name in enumerate(('C2', 'p4', 'mirror', 'p4m'))]
 
@@ -37,6 +38,8 @@ def one_axis_reversed(x, w, group):
 def kernel_at_rest(x, w, group):
     return correlate_at_poses(x, [w.flip(-2, -1) for _ in group.elements])
 
+def poses_before_channels(x, w, group): return lift_convolve(x, w, group).transpose(1, 2)
+
 def without_padding(x, w, group): return correlate_at_poses(x, reversed_kernels(w, group), 0)
 
 
@@ -55,6 +58,9 @@ EXERCISES = [
                 'and columns.'),
         Mistake(kernel_at_rest,
                 'All poses give the same answer: the kernel does not move. At pose h it is 𝓛_h w.'),
+        Mistake(poses_before_channels,
+                'The poses stand before the channels. A feature map on G is (b, o, |H|, h, w): '
+                'stack on axis 2.'),
         Mistake(without_padding,
                 'The window is off by one: a 3×3 kernel keeps the size with padding 1.'),
     ]),
