@@ -170,13 +170,15 @@ def check_exact(
         if left == 0: continue
         window = f'kernel_size {kernel_size}, padding {padding}, dilation {dilation}'
         text = (f'stride {stride} on {name} {size} ({window}) leaves {left} pixel(s) '
-                f'over at one end, so the layer is not equivariant to {group.name}. '
+                f'over at one end, so the layer is not equivariant to {group.name}; '
+                f'{size - left} or {size - left + stride} would be exact here. '
                 + _ADVICE)
         if strict: raise ValueError(text)
         if not torch.compiler.is_compiling(): warnings.warn(text, stacklevel=3)
 
 _ADVICE = (
     'Expected (size + 2·padding − dilation·(kernel_size−1) − 1) % stride == 0. '
-    "Choose another size for the network's input (crop or resize before the network: "
+    "Choose another size for the network's input: exact_sizes(net, group, near=…) of "
+    'eqtutor.report names those near yours (crop or resize before the network: '
     'doing it between layers on one side breaks the symmetry itself), '
     'or use stride 1 and a 2×2 max-pool. strict=False makes this a warning.')

@@ -8,11 +8,13 @@ __all__ = ['ADVICE', 'app', 'DEMO', 'FOUR_NETWORKS', 'labs', 'main', 'save_demo'
 
 # %% ../nbs/4_course/32_cli.ipynb #00000003
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from torch import Tensor, nn
 
 from .cost import markdown_table
 from .data import mnist
-from .equivariance import LayerReport, layer_report, perturb_
+from .equivariance import perturb_
 from .experiments import load_benchmarks
 from .experiments.demo import (Data, DemoResult, accuracy_table, draw_demo,
                                       error_table, run_demo)
@@ -39,6 +41,7 @@ from .files import write_atomic, write_json
 from .groups import GROUPS
 from .labs import build, copy_course, grade, open_lab, progress, progress_table
 from .models.registry import Model, get_model, model_rows
+from .report import LayerReport, layer_report
 from .training import environment, load_weights
 from .widgets import TurnThePicture, broken_twin, demo_page, upright_networks
 
@@ -156,36 +159,95 @@ def _built(model:Model, weights:Path|None, init:Any=None)->nn.Module:
     elif init: net = init(net)
     return net.double().eval()
 
-@app.command(help=(
-    'Measure the equivariance error after each layer of a network, in '
-    'float64, with every weight moved at random or as trained.'))
-def check(
-    network:str=typer.Argument(help='A name of `eqtutor models`, for instance p4-cnn.'),
-    group:str=typer.Option(
-        '', help='The group to test; that of the name (p4 of p4-cnn) if left out.'),
-    weights:Path=typer.Option(
-        None, help='A checkpoint or safetensors file; random weights if left out.'),
-    as_json:bool=typer.Option(
-        False, '--json',
-        help='Print each layer\'s errors, one a group element, as JSON.'),
-)->None:
-    "Equivariance error after each layer of a network; exit code 1 if one breaks it."
-    with _explained():
+def _own_network(
+    where:str, # file.py:make
+)->nn.Module:
+    "What a function (or class) of somebody's file makes."
+    path, _, name = where.rpartition(':')
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f'There is no file {file}: expected file.py:make, '
+                                f'got {where!r}')
+    spec = spec_from_file_location(file.stem, file)
+    module = module_from_spec(spec)        # type: ignore[arg-type]
+    sys.path.insert(0, str(file.parent.resolve()))   # what it imports lies beside it
+    try: spec.loader.exec_module(module)   # type: ignore[union-attr]
+    finally: sys.path.pop(0)
+    if not hasattr(module, name):
+        raise ValueError(f'{file} has no {name!r}')
+    torch.manual_seed(0)
+    net = getattr(module, name)
+    return net if isinstance(net, nn.Module) else net()
+
+def _suspect(network:str, weights:str|None, shape:str|None, group:str)->tuple:
+    "The network to check, an input, and the group."
+    if '.py:' in network:
+        if not (shape and group):
+            raise ValueError('a network of your own needs --input 3,224,224 and '
+                             '--group p4')
+        net = _own_network(network)
+        net = (load_weights(net, weights) if weights else perturb_(net)).double().eval()
+    else:
         model = get_model(network)
         net = _built(model, weights, perturb_)
-        x = torch.randn(1, *model.input_shape, dtype=torch.float64)
-        report = layer_report(net, x, group or group_of(model.name))
-    errors = {name: e for name, _, _, e in report.rows}
-    typer.echo(json.dumps(errors) if as_json else str(report))
+        shape = shape or ','.join(map(str, model.input_shape))
+        group = group or group_of(model.name)
+    try: sizes = [int(n) for n in shape.split(',')]
+    except ValueError:
+        raise ValueError(f'--input is like 3,224,224, got {shape!r}') from None
+    return net, torch.randn(1, *sizes, dtype=torch.float64), group
+
+@app.command(help=(
+    'Find out which layers of a network break the symmetry, in float64, with every '
+    'weight moved at random or as trained: each is tried by itself, and so is what '
+    'stands between them.'))
+def check(
+    network:str=typer.Argument(
+        help='A name of `eqtutor models`, for instance p4-cnn; or file.py:make, where '
+             'make() builds a network of your own.'),
+    group:str=typer.Option(
+        '', help='The group to test; that of the name (p4 of p4-cnn) if left out.'),
+    weights:str=typer.Option(
+        None, help='A checkpoint or safetensors file, or the name of trained weights '
+                   'of the package; random weights if left out.'),
+    shape:str=typer.Option(
+        None, '--input', help='Channels, height and width of a picture: 3,224,224.  '
+                              '[default: as the network was made for]'),
+    layout:str=typer.Option(
+        None, help='Of the input, where its shape does not say it: flattened is '
+                   '(b, c·|H|, h, w).'),
+    margin:float=typer.Option(
+        None, help='Judge turns off the pixel grid too, inside the largest disc less '
+                   'so many pixels.'),
+    as_json:bool=typer.Option(
+        False, '--json',
+        help='Print each layer\'s errors, one a group element, and who is at fault, '
+             'as JSON.'),
+)->None:
+    "Who breaks the symmetry of a network; exit code 1 if anybody does."
+    with _explained():
+        net, x, group = _suspect(network, weights, shape, group)
+        report = layer_report(net, x, group, layout=layout, margin=margin)
+    typer.echo(json.dumps(_as_record(report)) if as_json else str(report))
     praise, blame = _verdict(network, report)
     if blame: typer.secho(blame, fg='red', err=True)
     elif not as_json: typer.echo(praise)
     if blame: raise typer.Exit(1)
 
+def _as_record(report:LayerReport)->dict[str, Any]:
+    "Errors by layer, and the offenders."
+    faults = [dict(name=s.name, layer=s.cls, where=s.where, reason=s.reason,
+                   remedy=s.remedy) for s in report.offenders]
+    return dict(errors={s.name: s.errors for s in report.steps}, offenders=faults,
+                first_broken=report.first_broken)
+
 # %% ../nbs/4_course/32_cli.ipynb #00000200
 def _verdict(network:str, report:LayerReport)->tuple[str, str]:
     "What to say of a network's report: praise, or blame; the other is empty."
     group = report.group.name
+    if len(report.judged) < min(2, len(report.group)):
+        return '', (f'{network}: no turn of {group} keeps the pixel grid, and no '
+                    '--margin was given. Nothing is claimed.')
     if report.first_broken:
         return '', (f'{network} is not equivariant to {group}: '
                     f'{report.first_broken} breaks the symmetry first.')

@@ -4,13 +4,11 @@
 
 # %% auto #0
 __all__ = ['TOLERANCE', 'unchanged', 'relative_error', 'equivariance_error', 'tolerance', 'assert_equivariant', 'perturb_',
-           'LayerReport', 'layer_report', 'up_to', 'symmetries']
+           'up_to', 'symmetries']
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000003
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -199,94 +197,6 @@ def perturb_(
         varies = t.numel() > 1 and t.max() > t.min()   # std > 0 may be rounding
         t.add_(noise*(t.std() if varies else 1))
     return module
-
-# %% ../nbs/1_foundations/04_equivariance.ipynb #0000001c
-@dataclass(frozen=True)
-class LayerReport:
-    "Equivariance error of every layer, in the order in which they ran."
-    group:Group
-    tol:float
-    # (name, class, kind of output, one error a group element)
-    rows:list[tuple[str, str, str, list[float]]]
-
-    @property
-    def first_row(self)->int|None:
-        "Number of the first row above the tolerance, if any; a layer may have two."
-        for i, (_, _, kind, errors) in enumerate(self.rows):
-            if kind != 'unknown' and any(not e <= self.tol for e in errors): return i
-        return None
-
-    @property
-    def first_broken(self)->str|None:
-        "Name of the first layer whose error exceeds the tolerance, if any."
-        return None if self.first_row is None else self.rows[self.first_row][0]
-
-    def __str__(self)->str:
-        wide = max([len(name) for name, *_ in self.rows] + [5])
-        lines = [f'{"layer":{wide}}  {"class":20}  {"output":12}  largest error']
-        for i, (name, cls, kind, errors) in enumerate(self.rows):
-            mark = '  ← breaks first' if i == self.first_row else ''
-            lines.append(f'{name:{wide}}  {cls:20}  {kind:12}  {max(errors):.1e}{mark}')
-        if any(errors[0] > self.tol for *_, errors in self.rows):
-            lines.append('Element 0, doing nothing, fails: the network is random. '
-                         'Call .eval() first.')
-        return '\n'.join(lines)
-
-# %% ../nbs/1_foundations/04_equivariance.ipynb #0000001e
-def _layers(net:nn.Module)->list[tuple[str, nn.Module]]:
-    "What counts as a layer, by name."
-    inside:set[str] = set()
-    for name, m in net.named_modules():
-        if name and hasattr(m, 'group'):
-            inside |= {f'{name}.{sub}' for sub, _ in m.named_modules() if sub}
-    def counts(name:str, m:nn.Module)->bool:
-        if name in inside or (not name and any(net.children())): return False
-        return hasattr(m, 'group') or not any(m.children())
-    return [(name, m) for name, m in net.named_modules() if counts(name, m)]
-
-def _record(net:nn.Module, x:Tensor)->list[tuple[str, nn.Module, Tensor]]:
-    "Run the network; (name, module, output) of each layer, in the order of the calls."
-    calls:list[tuple[str, nn.Module, Tensor]] = []
-    def hook(name, m):
-        def record(module, args, out):
-            if not isinstance(out, Tensor): return
-            # a feature map of the trivial group is an image
-            if out.ndim == 5 and out.shape[2] == 1: out = out[:, :, 0]
-            calls.append((name or type(m).__name__, m, out.clone()))
-        return record
-    handles = [m.register_forward_hook(hook(name, m)) for name, m in _layers(net)]
-    try: net(x)
-    finally:
-        for handle in handles: handle.remove()
-    return calls
-
-# %% ../nbs/1_foundations/04_equivariance.ipynb #0000001f
-@torch.no_grad()
-def layer_report(
-    net:nn.Module,
-    x:Tensor, # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
-    group:Group|str,
-    tol:float|None=None, # errors above it count as broken; by dtype if None
-)->LayerReport:
-    "The error after each layer of a network; `.first_broken` names the first at fault."
-    group = get_group(group)
-    inputs = [x, *(act(group, h, x) for h in group.elements)]
-    with unchanged(net): first, *runs = [_record(net, z.clone()) for z in inputs]
-    rows:list[tuple[str, str, str, list[float]]] = []
-    for (name, module, y), *calls in zip(first, *runs, strict=True):
-        try: kind, errors = _row(group, y, [out for _, _, out in calls])
-        except ValueError: kind, errors = 'unknown', [math.nan]*len(group)
-        rows.append((name, type(module).__name__, kind, errors))
-    return LayerReport(group, tolerance(x) if tol is None else tol, rows)
-
-def _row(group:Group, y:Tensor, runs:list[Tensor])->tuple[str, list[float]]:
-    "A layer's kind of output, and its error at each element."
-    kind = _kind(y, None)
-    def error(h:int, moved:Tensor)->float:
-        # another size in another orientation: broken, not unknown
-        if moved.shape != _move(group, h, y, kind).shape: return math.inf
-        return relative_error(group, h, moved, y)
-    return kind, [error(h, moved) for h, moved in enumerate(runs)]
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000025
 class _Reached(Exception):

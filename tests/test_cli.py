@@ -166,8 +166,41 @@ def test_check_says_yes_no_or_nothing():
     assert 'Nothing is claimed' in refused('check', 'p4-cnn', '--group', 'C3')   # four poses
     assert "did you mean 'p4-cnn'" in refused('check', 'p4-cmm')
     refused('check', 'p4-cnn', '--weights', 'nowhere.safetensors')
-    errors = json.loads(run('check', 'p4-cnn', '--json').stdout)
+    record = json.loads(run('check', 'p4-cnn', '--json').stdout)
+    errors = record['errors']
     assert max(errors['layers.conv7']) < 1e-10 and len(errors['layers.conv7']) == 4
+    assert record['offenders'] == [] and record['first_broken'] is None
+
+
+def test_check_takes_a_network_of_ones_own(tmp_path):
+    (tmp_path/'own.py').write_text(OWN)
+    own = f'{tmp_path/"own.py"}:make', '--input', '3,8,8', '--group', 'p4'
+    said = refused('check', *own)
+    assert '3.head (Conv2d): its filters do not turn' in said and 'put there: GroupConv2d(4, 2' in said
+    faults = json.loads(run('check', *own, '--json').stdout)['offenders']
+    assert [f['name'] for f in faults] == ['3.head'] and 'GroupConv2d' in faults[0]['remedy']
+    flat = f'{tmp_path/"own.py"}:flat', '--input', '8,7,7', '--group', 'p4', '--layout', 'flattened'
+    assert run('check', *flat).exit_code == 0 and run('check', *flat[:-2]).exit_code == 1
+    assert 'needs --input' in refused('check', own[0])
+    assert "has no 'no'" in refused('check', f'{tmp_path/"own.py"}:no', *own[1:])
+    assert 'expected file.py:make' in refused('check', 'no.py:make', *own[1:])
+    said = refused('check', 'p4-cmm')
+    assert said.count('cnn') <= 6 and 'Near are p4-cnn, ' in said and 'all 7' in said
+
+OWN = """
+from torch import nn
+from eqtutor.nn import GroupConv2d, GroupPool, LiftingConv2d
+def make():
+    return nn.Sequential(LiftingConv2d(3, 4, 3, 'p4', padding=1), GroupPool(),
+                         nn.Sequential()).append(Head())
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Conv2d(4, 2, 3, padding=1)
+    def forward(self, x): return dict(out=self.head(x))
+def flat():
+    return nn.Sequential(nn.Unflatten(1, (2, 4)), GroupConv2d(2, 3, 3, 'p4'), nn.Flatten(1, 2))
+"""
 
 
 def test_bench_prints_and_writes_what_it_measured(tmp_path):

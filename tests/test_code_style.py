@@ -251,7 +251,7 @@ def imports_of(tree, module, is_package=False):
         yield from names
 
 # the house: a module imports what stands above it, and what stands in its own line
-HOUSE = ['groups', 'actions', 'equivariance', 'core files', 'kernels', 'nn.convolution',
+HOUSE = ['groups', 'actions', 'equivariance', 'report', 'core files', 'kernels', 'nn.convolution',
          'nn.layers', 'nn.attention', 'nn.attentive', 'nn.affine', 'nn.self_attention', 'nn.e4',
          'nn', 'models.registry', 'models.backbones',
          'models.attentive models.affine models.self_attention models.e4', 'models', 'one_frame',
@@ -296,6 +296,7 @@ STANDARD = set(sys.stdlib_module_names)
 TORCH, EINOPS = {'torch'}, {'torch', 'einops'}
 # a package or module -> what it may import beside the standard library and what stands above it
 ALLOWED = {'eqtutor.groups': TORCH, 'eqtutor.actions': TORCH, 'eqtutor.equivariance': TORCH,
+           'eqtutor.report': TORCH,
            'eqtutor.core': TORCH, 'eqtutor.files': {'torch', 'safetensors'},
            'eqtutor.kernels': EINOPS, 'eqtutor.nn': EINOPS, 'eqtutor.models': EINOPS,
            'eqtutor.labs.sandbox': set(), 'eqtutor.labs._worker': set()}

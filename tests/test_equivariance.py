@@ -4,8 +4,9 @@ import torch
 import torch.nn.functional as F
 from eqtutor.actions import act
 from eqtutor.equivariance import (
-    assert_equivariant, equivariance_error, layer_report, perturb_, symmetries, unchanged, up_to)
+    assert_equivariant, equivariance_error, perturb_, symmetries, unchanged, up_to)
 from eqtutor.groups import D
+from eqtutor.report import layer_report
 from torch import nn
 
 X = torch.randn(2, 3, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -180,7 +181,7 @@ def test_a_layer_that_is_called_twice_is_marked_once_and_in_its_place():
     assert [row[0] for row in report.rows] == ['0', '1', '0'] and report.first_row == 1
     broken = layer_report(nn.Sequential(relu, Apply(with_bright_rim), relu), X, 'p4')
     lines = str(broken).splitlines()
-    assert [('breaks first' in line) for line in lines] == [False, False, True, False]
+    assert [('breaks first' in line) for line in lines[:4]] == [False, False, True, False]
 
 
 def test_nested_layers_are_named_by_their_path():

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from eqtutor.actions import rotate
 from eqtutor.cost import count_parameters
 from eqtutor.data import TensorLoader, digits, mnist
-from eqtutor.equivariance import layer_report
 from eqtutor.models.backbones import p4_cnn, z2_cnn
+from eqtutor.report import layer_report
 from eqtutor.training import environment, evaluate, fit, seed_everything
 
 

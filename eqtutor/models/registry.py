@@ -62,10 +62,11 @@ def get_model(
     "The registered network of that name."
     known = {plain_name(key): model for key, model in MODELS.items()}
     if plain_name(name) in known: return known[plain_name(name)]
+    close = [known[n].name for n in get_close_matches(plain_name(name), known, n=5, cutoff=.3)]
     message = f'unknown network {name!r}'
-    close = get_close_matches(plain_name(name), known, n=1)
-    message += f', did you mean {known[close[0]].name!r}?' if close else '.'
-    raise ValueError(f'{message} Known are {", ".join(MODELS)}.')
+    if close: message += f', did you mean {close[0]!r}? Near are {", ".join(close)}.'
+    raise ValueError(f'{message} `eqtutor models` lists all {len(MODELS)}; a network of your own '
+                     'is a file and the function in it that makes it, file.py:make.')
 
 
 def build_model(
