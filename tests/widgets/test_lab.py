@@ -98,8 +98,10 @@ def jupyterlab(folder):
 
 
 def open_notebook(page, url, name):
+    "In a workspace of its own, where no other notebook is open."
     from playwright.sync_api import expect
-    page.goto(f'{url}/lab/tree/{name}?token=secret')
+    workspace = name.partition('.')[0]
+    page.goto(f'{url}/lab/workspaces/{workspace}/tree/{name}?token=secret')
     expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)   # the kernel
 
 
