@@ -375,11 +375,12 @@ def turn_a_digit(
     nets, pictures, about = upright_networks()
     if not broken: del nets['broken network']
     right = {name: about['accuracy'][name]['90°'] for name in ('p4-CNN', 'Z2-CNN')}
-    note = (f'Both were trained on the same {about["train"]:,} upright digits. Of all '
-            f'test digits on their side, the p4 network reads {right["p4-CNN"]:.0%}, '
+    note = (f'The p4 network and the plain one were trained on the same '
+            f'{about["train"]:,} upright digits. Of all test digits on their side, '
+            f'the p4 network reads {right["p4-CNN"]:.0%}, '
             f'the plain network {right["Z2-CNN"]:.0%}; these five are among those that '
             'the p4 network reads at every fifth degree.')
-    if broken: note += ' The broken one is the p4 network, with one layer changed.'
+    if broken: note += ' The broken one is the p4 network, with one layer unturned.'
     return TurnThePicture(
         nets, pictures, layer='layers.relu2', turn=turn, mean=about['mean'],
         std=about['std'], title='Turn a digit', note=note)
