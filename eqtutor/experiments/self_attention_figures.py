@@ -29,7 +29,13 @@ def draw_table_and_function(
         extent = (-3.04, 3.04)*2 if i in (3, 4) else None
         ax.imshow(panel, vmin=-2.6, vmax=2.6, cmap='cividis', extent=extent)
         ax.set(xticks=[], yticks=[], title=name)
-    for ax, p in zip(axes[1], (offsets, places)): ax.plot(*p.T, 'wo', mec='k', ms=5)
+    k = len(table)
+    for ax, p in zip(axes[1], (offsets, places)):
+        ax.plot(*p.T, 'wo', mec='k', ms=5)
+        # the corner pixels end half a pixel beyond their middles
+        corners = p[[0, k - 1, -1, -k]]*k/(k - 1)
+        ax.add_patch(plt.Polygon(corners.numpy(), fill=False, ec='w', lw=1.5))
+        ax.set(xlim=(-3.04, 3.04), ylim=(-3.04, 3.04))
 
 
 def position_scores(
@@ -144,7 +150,7 @@ def draw_three_poses(
 
 def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
     "One asker of a ring, arrows to the ring of its sources, and above them its position scores."
-    middles = {'asker': (0., 0.), 'source': (2.4, 1.2)}
+    middles = {'asker': (0., 0.), 'source': (2.4, 0.)}
     turns = [(.55*math.cos(2*math.pi*i/n), .55*math.sin(2*math.pi*i/n)) for i in range(n)]
     at = {(kind, i): (x + dx, y + dy)
           for kind, (x, y) in middles.items() for i, (dx, dy) in enumerate(turns)}
@@ -156,7 +162,7 @@ def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
         ax.plot(x, y, 'o', ms=19, color='#d55e00' if asks else '#e8e8e8', mec='k')
         ax.text(x, y, str(i), ha='center', va='center', color='w' if asks else 'k')
     ax.text(0, -1.05, 'askers (x, h̃)', ha='center', size=10)
-    ax.text(2.4, .15, 'sources (x+Δ, ĥ)', ha='center', size=10)
+    ax.text(2.4, -1.05, 'sources (x+Δ, ĥ)', ha='center', size=10)
     inset = ax.inset_axes((.03, .66, .3, .3))
     inset.imshow(scores, cmap='PuOr')
     inset.set(xticks=[], yticks=[])

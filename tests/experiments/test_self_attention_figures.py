@@ -110,4 +110,8 @@ def test_table_and_function_show_what_they_are_given(figure):
     for array, given in zip(shown, [*arrays[:4], arrays[3], arrays[4]], strict=True):
         assert torch.equal(array, given)
     dots = [line.get_xydata() for ax in figure().axes for line in ax.lines]
+    frames = [torch.as_tensor(p.get_xy()) for ax in figure().axes for p in ax.patches]
     assert [torch.equal(torch.as_tensor(d), p) for d, p in zip(dots, (offsets, places))] == [True]*2
+    # half a pixel beyond the outer places, of five: 5/4 of the way
+    for frame, p in zip(frames, (offsets, places), strict=True):
+        torch.testing.assert_close(frame[:4], 1.25*p[[0, 4, 24, 20]])

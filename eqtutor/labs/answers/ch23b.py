@@ -22,10 +22,16 @@ def without_poses(C, n, heads, d): return counted(C, n, heads, d, poses=False)
 
 
 EXERCISES = [
-    Exercise('23b.1', 'predict', 1, name='on_r6', right=44_468, mistakes=[
-        Mistake(44_488, 'Six vectors in place of one are five more, not six.'),
-        Mistake(44_398, 'Each element costs 20 parameters: the three further ones of R4 cost 60.'),
-        Mistake(44_368, 'The group does change the count: each pose has a vector in each layer.'),
+    Exercise('23b.1', 'predict', 2, name='where_they_sit', right=[2_658, 38_620, 2_850, 240],
+             mistakes=[
+        Mistake([2_658, 38_600, 2_850, 240], 'Twenty are missing: each of the five attention '
+                                             'layers has a pose vector of 4 numbers.'),
+        Mistake([2_658, 7_724, 570, 240], 'That is one block: there are five.'),
+        Mistake([2_658, 38_620, 2_850, 250], 'The head has no bias.'),
+        Mistake([2_590, 38_620, 2_850, 240], 'Without pose vectors the networks of x and y share '
+                                             'the whole width: each ends in 5 numbers, not in 3.'),
+        Mistake([5_042, 47_820, 2_850, 240], 'All heads share the two networks of x and y: count '
+                                             'them once a layer.'),
     ]),
     Exercise('23b.2', 'code', 2, layer_parameters, layer_sizes, mistakes=[
         Mistake(without_biases, 'The four maps have biases: three of heads·d numbers, one of C.'),
