@@ -48,7 +48,7 @@ def alpha_all_cnn(
 def alpha_resnet44(
     group:Group|str='p4m',
     widths:Sequence[int]=(11, 23, 45), # p4m; p4 (16, 32, 64)
-    hidden:int=2,                      # of every layer on G: gives the paper's count
+    hidden:int=2,                      # of every layer on G, as in the published code
     **kwargs,                          # as for `ResNet`
 )->ResNet:
     "Pre-activation ResNet44 with α_F in every layer (P1, Table 2)."
@@ -59,16 +59,17 @@ def alpha_resnet44(
 def alpha_densenet(
     group:Group|str='p4',
     growth:int=13,         # p4; p4m 9
-    hidden:int=2,          # of every layer on G: gives the paper's count
+    hidden:int=2,          # of every layer on G, as in the published code
     **kwargs,              # as for `DenseNet`
 )->DenseNet:
-    """DenseNet with α_F in every layer (P1, Table 3); which layers have the smaller
-    spatial filters is our guess."""
+    """DenseNet with α_F in every layer (P1, Table 3); its spatial filters have the
+    sizes and dilations of the published code."""
     def conv(channels:int, out:int, kernel_size:int, group:Group|str, **kw)->nn.Module:
         # a dense layer sees stage·growth channels, what follows it (stage + 1)·growth
         stage = channels//growth - (kernel_size == 1)
         size, dilation = 7, (4, 4, 3, 2, 1)[stage - 1]
         if stage == 5: size = 5 if kernel_size == 3 else 3
+        if stage == 4 and kernel_size == 1: dilation = 1
         return AttentiveGroupConv2d(channels, out, kernel_size, group, attend='input',
                                     hidden=hidden, attention_kernel=size,
                                     attention_dilation=dilation, **kw)
