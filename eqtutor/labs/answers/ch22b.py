@@ -6,24 +6,33 @@ from .draws import normal
 
 def maps_and_weights(seed):
     sizes = (4, 4, 3, 5, 2), (6, 1, 4, 4, 3), (4, 8, 2, 3, 4)
-    return [(normal(c, n, h, w, seed=seed + i) + 1, normal(c, m, seed=seed + i + 9),
-             normal(m, c, seed=seed + i + 19)) for i, (c, n, h, w, m) in enumerate(sizes)]
+    return [(normal(c, n, h, w, seed=seed + i) + 1, normal(m, c, seed=seed + i + 9),
+             normal(m, seed=seed + i + 29), normal(c, m, seed=seed + i + 19),
+             normal(c, seed=seed + i + 39)) for i, (c, n, h, w, m) in enumerate(sizes)]
 
-def gated(f, factors): return f*factors.reshape(*factors.shape, *[1]*(4 - factors.ndim))
+def factors(mean, W1, b1, W2, b2): return (W2 @ (W1 @ mean + b1).relu() + b2).sigmoid()
 
-def squeeze_excite(f, W1, W2): return gated(f, (W1 @ (W2 @ f.mean((1, 2, 3))).relu()).sigmoid())
+def gated(f, factors): return f*factors[:, None, None, None]
 
-def without_relu(f, W1, W2): return gated(f, (W1 @ (W2 @ f.mean((1, 2, 3)))).sigmoid())
+def squeeze_excite(f, *maps): return gated(f, factors(f.mean((1, 2, 3)), *maps))
 
-def without_sigmoid(f, W1, W2): return gated(f, W1 @ (W2 @ f.mean((1, 2, 3))).relu())
+def without_biases(f, W1, b1, W2, b2): return squeeze_excite(f, W1, 0*b1, W2, 0*b2)
 
-def sum_for_mean(f, W1, W2): return gated(f, (W1 @ (W2 @ f.sum((1, 2, 3))).relu()).sigmoid())
+def without_relu(f, W1, b1, W2, b2):
+    return gated(f, (W2 @ (W1 @ f.mean((1, 2, 3)) + b1) + b2).sigmoid())
 
-def pose_by_pose(f, W1, W2): return gated(f, (W1 @ (W2 @ f.mean((2, 3))).relu()).sigmoid())
+def without_sigmoid(f, W1, b1, W2, b2):
+    return gated(f, W2 @ (W1 @ f.mean((1, 2, 3)) + b1).relu() + b2)
 
-def largest(f, W1, W2): return gated(f, (W1 @ (W2 @ f.amax((1, 2, 3))).relu()).sigmoid())
+def sum_for_mean(f, *maps): return gated(f, factors(f.sum((1, 2, 3)), *maps))
 
-def factors_alone(f, W1, W2): return (W1 @ (W2 @ f.mean((1, 2, 3))).relu()).sigmoid()
+def pose_by_pose(f, W1, b1, W2, b2):
+    each = factors(f.mean((2, 3)), W1, b1[:, None], W2, b2[:, None])
+    return f*each[:, :, None, None]
+
+def largest(f, *maps): return gated(f, factors(f.amax((1, 2, 3)), *maps))
+
+def factors_alone(f, *maps): return factors(f.mean((1, 2, 3)), *maps)
 
 
 def layer_sizes(seed): return [(16, 1, 5), (8, 4, 5), (32, 4, 3), (12, 8, 7)]
@@ -51,6 +60,7 @@ EXERCISES = [
                 'places, one number a channel.'),
         Mistake(sum_for_mean, 'That is the sum over the group; divide by |G|.'),
         Mistake(largest, 'That is the maximum over the group; P2 takes the mean.'),
+        Mistake(without_biases, 'Both maps have a bias, b1 and b2.'),
         Mistake(without_relu, 'A ReLU stands between the two maps.'),
         Mistake(without_sigmoid, 'The factors pass a sigmoid: they lie between 0 and 1.'),
         Mistake(factors_alone, 'These are the factors. Multiply each channel of f by its own.'),
