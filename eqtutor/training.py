@@ -827,6 +827,8 @@ class _Settings:
             value = getattr(self, name)
             if value not in known:
                 raise ValueError(f'{name} must be one of {known}, got {value!r}.')
+        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int):
+            raise ValueError(f'epochs must be a whole number, got {self.epochs!r}.')
         if self.epochs < 1:
             raise ValueError(f'epochs must be at least 1, got {self.epochs}.')
         for name, most in {'clip': math.inf, 'patience': math.inf, 'ema': 1}.items():
@@ -853,6 +855,11 @@ def _check_loader(train:Any, accelerator:Accelerator)->None:
     if not isinstance(train, Sized) or not len(train):
         raise ValueError('The training loader must have a length, the number of its '
                          'batches, above 0.')
+    data = train if hasattr(train, 'tensors') else getattr(train, 'dataset', None)
+    labels = (getattr(data, 'tensors', None) or [None])[-1]
+    if isinstance(labels, Tensor) and not labels.is_floating_point() and labels.min() < 0:
+        raise ValueError(f'Labels count from 0; there is {labels.min().item()}, which '
+                         'the loss would pass over without a word.')
     if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
         raise ValueError(
             'Several processes must agree on the order of the images: the training '

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from ..core import IndexTables, check_input, check_odd, check_positive, one_of
+from ..core import (IndexTables, check_input, check_not_negative, check_odd,
+                          check_positive, one_of)
 from ..groups import Group, get_group
 from ..kernels.self_attention import (
     AttentionPlan, draw_seed, dropout_mask, plan_attention,
@@ -136,7 +137,8 @@ class EquivariantSelfAttention2d(IndexTables):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
         if head_channels is None: head_channels = max(out_channels//2, 1)
-        check_positive(head_channels=head_channels)
+        check_positive(head_channels=head_channels, extent=extent)
+        check_not_negative(crop=crop)
         if window is not None: check_odd(window=window)
         rates = dict(attention_dropout=attention_dropout, value_dropout=value_dropout)
         for name, p in rates.items():
