@@ -63,8 +63,8 @@ def alone_in(
 )->Iterator[None]:
     """Inside, no other process of this machine is in the folder that asks as well.
 
-    A `ValueError` if one is. The claim ends with the process at the latest, and leaves no file; where
-    the system knows no such claim (Windows, some network drives) nobody is kept out.
+    A `ValueError` if one is. The claim ends with the process at the latest, and leaves no file.
+    Where the system knows no such claim (Windows, some network drives) nobody is kept out.
     """
     if os.name != 'posix':
         yield
@@ -75,8 +75,8 @@ def alone_in(
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or give '
-                         'another folder: nothing was written.') from None
+        raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or '
+                         'give another folder: nothing was written.') from None
     except OSError:
         pass
     try:

@@ -857,7 +857,8 @@ def _check_loader(train:Any, accelerator:Accelerator)->None:
                          'batches, above 0.')
     data = train if hasattr(train, 'tensors') else getattr(train, 'dataset', None)
     labels = (getattr(data, 'tensors', None) or [None])[-1]
-    if isinstance(labels, Tensor) and not labels.is_floating_point() and labels.min() < 0:
+    counted = isinstance(labels, Tensor) and not labels.is_floating_point()
+    if counted and labels.min() < 0:
         raise ValueError(f'Labels count from 0; there is {labels.min().item()}, which '
                          'the loss would pass over without a word.')
     if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):

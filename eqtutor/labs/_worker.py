@@ -2,8 +2,8 @@
 
 `sandbox` starts this file by its path, so that nothing of `eqtutor.labs` but `values` and `prelude`
 is ever in its memory: no right answer, no mistake, no mark. Importing torch takes seconds; the
-process does it once, and a fork that ends, loops or fills its memory leaves the other answers of the
-same person alone. It shuts in nothing: that is bubblewrap's part.
+process does it once, and a fork that ends, loops or fills its memory leaves the other answers of
+the same person alone. It shuts in nothing: that is bubblewrap's part.
 
 The job comes as JSON on the standard input. 'ready' and then a line 'number JSON' for each task are
 written to the standard output: {'answers': …}, {'broken': …} or {'stopped': …}.
@@ -50,7 +50,8 @@ def answer_task(task:dict, names:dict)->dict:
         return {'broken': f'{type(error).__name__}: {error}'[:500]}
     if not callable(space.get(task['name'])):
         return {'broken': f'the cell defines no function `{task["name"]}`'}
-    return {'answers': answer_cases(space[task['name']], task['call'], decode(task['cases']), names)}
+    fn, cases = space[task['name']], decode(task['cases'])
+    return {'answers': answer_cases(fn, task['call'], cases, names)}
 
 
 def memory_now()->int:

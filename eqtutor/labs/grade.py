@@ -56,7 +56,7 @@ def task_of(e:Exercise, source:str, seed:int)->Task:
 
 
 def judge_reply(e:Exercise, reply:dict, seed:int)->Verdict:
-    "The verdict on what came out of a sandbox, within a time; whatever goes wrong is its own fault."
+    "The verdict on what came out of a sandbox, within a time; whatever goes wrong is its fault."
     try:
         with within(JUDGING): verdict = verdict_on(e, reply, seed)
     except Exception as error:
@@ -77,8 +77,9 @@ def verdict_on(e:Exercise, reply:dict, seed:int)->Verdict:
 
 @contextmanager
 def within(seconds:float)->Iterator[None]:
-    "A `TimeoutError` for what takes longer, in the main thread; elsewhere nobody looks at the clock."
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, 'setitimer'):
+    "A `TimeoutError` for what takes longer, in the main thread; elsewhere there is no clock."
+    here = threading.current_thread() is threading.main_thread()
+    if not here or not hasattr(signal, 'setitimer'):
         yield
         return
     def late(*_:Any)->None: raise TimeoutError(f'took more than {seconds:g} s')
@@ -208,7 +209,8 @@ def grade_notebook(
 
     A file that cannot be read is a result too.
     """
-    path, problem, cells, name = Path(path), '', list[dict](), chapter or ''
+    path, problem = Path(path), ''
+    cells, name = list[dict](), chapter or ''
     try:
         nb = read_notebook(read_submission(path))
         cells = notebook_cells(nb)

@@ -89,8 +89,8 @@ def check_mark(file:Path, line:int, id:str, text:str)->None:
     if not text.strip() or e is None: return
     mark = as_number(text)
     if mark is None or mark > e.marks:
-        raise ValueError(f'{file}, line {line}, column {id}: {text!r} is no mark. Expected a number '
-                         f'from 0 to {e.marks}, or nothing; correct it and run again.')
+        raise ValueError(f'{file}, line {line}, column {id}: {text!r} is no mark. Expected a '
+                         f'number from 0 to {e.marks}, or nothing; correct it and run again.')
 
 
 def as_number(text:Any)->float|None:
@@ -177,7 +177,8 @@ def students_table(
 def read_roster(file:Path)->tuple[list[str], list[dict]]:
     "Columns and rows of a list of the class, as Moodle or Canvas exports it."
     columns, rows = rows_of(file)
-    if not columns: raise ValueError(f'{file} is an empty list: a head and a row a student are expected.')
+    if not columns:
+        raise ValueError(f'{file} is an empty list: expected a head, and a row a student')
     return columns, [row for _, row in rows]
 
 

@@ -11,14 +11,15 @@ What is confined:
   answers, mistakes, marks) and without the course. `/tmp` is its own, small, and gone at the end;
 - network, processes, shared memory, host name, user: namespaces of its own, no capability;
 - time of each answer, and of all; the size of what it writes;
-- memory, of each process by a limit, and of all together: where we may make a control group (cgroup)
-  by that, and everywhere by a look at the processes twenty times a second, which ends the sandbox.
+- memory, of each process by a limit, and of all together: where we may make a control group
+  (cgroup) by that, and everywhere by a look at the processes twenty times a second, which ends the
+  sandbox.
   The same for their number.
 
-What is not: bubblewrap trusts the kernel, and so do we. Without a control group, memory that belongs
-to no process (System V shared memory that nobody has attached) is not counted. The answers to one
-submission's exercises share a sandbox, so a student can disturb his own. Time of the processor is
-shared with the rest of the machine.
+What is not: bubblewrap trusts the kernel, and so do we. Without a control group, memory that
+belongs to no process (System V shared memory that nobody has attached) is not counted. The answers
+to one submission's exercises share a sandbox, so a student can disturb his own. Time of the
+processor is shared with the rest of the machine.
 
 Without bubblewrap nothing is confined; `run` refuses, unless it is told `unsafe`.
 """
@@ -152,7 +153,8 @@ def import_path(package:Path)->list[str]:
 
 def package_folders()->list[Path]:
     "The folders of installed packages."
-    return [Path(p) for p in dict.fromkeys(sys.path) if p.endswith('-packages') and Path(p).is_dir()]
+    named = [Path(p) for p in dict.fromkeys(sys.path) if p.endswith('-packages')]
+    return [p for p in named if p.is_dir()]
 
 
 def confined(arguments:list[str])->list[str]:
@@ -233,7 +235,8 @@ def listen(process:subprocess.Popen, limits:Limits, tasks:int)->tuple[bytes, str
 class Watch:
     "Memory and number of the processes below one, seen from outside."
     def __init__(self, root:int, limits:Limits):
-        self.root, self.limits, self.torch, self.last = root, limits, 0, 0.
+        self.root, self.limits = root, limits
+        self.torch, self.last = 0, 0.   # memory that torch took; when we looked
 
     def over(self)->str:
         "The limit that the processes are over; '' if none, or if it has just been looked."
@@ -294,7 +297,7 @@ def kill_quietly(pid:int)->None:
 
 @contextmanager
 def control_group(limits:Limits)->Iterator[tuple[Callable[[], None], list[str]]]:
-    "What a new process calls to be limited, and the controllers there are; the groups go at the end."
+    "What a new process calls to be limited, and the controllers there are; groups go at the end."
     groups = new_groups(limits) if sys.platform == 'linux' else {}
     def prepare()->None:
         for group in {*groups.values()}: (group/'cgroup.procs').write_text('0')

@@ -53,8 +53,8 @@ class SpatialPool2d(nn.Module):
         check_positive(kernel_size=self.kernel_size, stride=self.stride)
         check_not_negative(padding=padding)
         if 2*padding > kernel_size:
-            raise ValueError('padding is at most half the window, or a window would '
-                             f'lie outside: got {padding} for kernel_size={kernel_size}')
+            raise ValueError('padding is at most half the window, or one would lie '
+                             f'outside: got {padding} with kernel_size={kernel_size}')
         self.group, self.strict = get_group(group), strict
         self.reduce = one_of(reduce, 'max', 'mean')
         self.axes = reversed_axes(self.group)

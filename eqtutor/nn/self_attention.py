@@ -140,14 +140,13 @@ class EquivariantSelfAttention2d(IndexTables):
         check_positive(head_channels=head_channels, extent=extent)
         check_not_negative(crop=crop)
         if window is not None: check_odd(window=window)
-        rates = dict(attention_dropout=attention_dropout, value_dropout=value_dropout)
-        for name, p in rates.items():
-            if 0 <= p < 1: continue
+        self.attention_dropout, self.value_dropout = attention_dropout, value_dropout
+        for name in ('attention_dropout', 'value_dropout'):
+            if 0 <= (p := getattr(self, name)) < 1: continue
             raise ValueError(f'{name} must be at least 0 and below 1, got {p}')
         self.in_channels, self.out_channels, self.crop = in_channels, out_channels, crop
         self.group, self.window = get_group(group), window
         self.heads, self.head_channels = heads, head_channels
-        self.attention_dropout, self.value_dropout = attention_dropout, value_dropout
         self.encoding = one_of(encoding, 'relative', 'target', 'printed', 'none')
         width = heads*head_channels
         self.query, self.key, self.value = (nn.Linear(in_channels, width)

@@ -85,7 +85,7 @@ def test_no_file_is_written_or_gone(outcome):
 
 def test_no_process_is_left(outcome):
     assert not outcome['left']
-    commands = [p.read_bytes() for p in Path('/proc').glob('[0-9]*/cmdline') if os.access(p, os.R_OK)]
+    commands = [p.read_bytes() for p in Path('/proc').glob('[0-9]*/cmdline')]
     assert not [c for c in commands if b'sleep\x00600' in c or b'/package/eqtutor' in c]
     groups = [p for parent in sandbox.own_groups().values() for p in parent.glob('eqtutor-*')]
     assert not [p for p in groups if not sandbox.is_alive(p)]

@@ -32,7 +32,8 @@ EUCLID = """def count_homomorphisms(n, m):
     return n"""
 LOADED_LATE = ('torch.ones(1, requires_grad=True).sum().backward()', 'np.fft.fft(np.ones(3))',
                'np.random.default_rng(0)', 'import fractions', 'torch.fft.rfft(torch.ones(4))')
-CALLS_CHECK = "check('1.2', centre)\n    return (group.mul == group.mul.T).all(1).nonzero().flatten()"
+CALLS_CHECK = """check('1.2', centre)
+    return (group.mul == group.mul.T).all(1).nonzero().flatten()"""
 HONEST = {
     'right': (CENTRE, RIGHT),
     **{top: (COUNT, top + EUCLID) for top in ('', '%matplotlib inline\n', '!ls\n')},

@@ -225,7 +225,8 @@ def test_run_all_passes_every_check_of_a_solved_copy(students, as_reader):
 # --- as a student gets it from a wheel
 
 SITE_ONLY = {'cells': [
-    cell('markdown', '## A *title*, long {#sec-x}\n\n[there](#sec-x), [page](../1/01_a.ipynb#sec-y)'),
+    cell('markdown',
+         '## A *title*, long {#sec-x}\n\n[there](#sec-x), [page](../1/01_a.ipynb#sec-y)'),
     cell('code', "#| solution 1.2\ndef centre(group):\n    return 1")]}
 
 

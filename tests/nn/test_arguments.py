@@ -21,7 +21,8 @@ def sizes(cls):
     "The arguments of a class that are whole numbers, each with values that are none."
     for p in list(inspect.signature(cls.__init__).parameters.values())[1:]:
         kind = str(p.annotation)
-        if 'int' not in kind or 'tuple' in kind or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD): continue
+        named = p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if 'int' not in kind or 'tuple' in kind or not named: continue
         bad = [-1, 1.5, *([] if 'bool' in kind else [True]), *([] if 'None' in kind else [None])]
         yield from ((p.name, value) for value in bad if (p.name, value) not in OPEN)
 
