@@ -45,8 +45,14 @@ def slow_missing():
     return '' if os.environ.get('EQTUTOR_SLOW') else 'EQTUTOR_SLOW=1 runs them'
 
 
+def sandbox_missing():
+    from eqtutor.labs import without_isolation
+    return without_isolation()
+
+
 # a flag of settings.ini -> why what is marked with it is left out here; '' where it is not
-NEEDS = dict(cuda=cuda_missing, slow=slow_missing, browser=browser_missing, data=data_missing)
+NEEDS = dict(cuda=cuda_missing, slow=slow_missing, browser=browser_missing, data=data_missing,
+             sandbox=sandbox_missing)
 
 
 def missing_flags():

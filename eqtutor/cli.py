@@ -39,7 +39,8 @@ from .experiments.train import (Training, is_first_process, run_training,
                                        writable_folder)
 from .files import write_atomic, write_json
 from .groups import GROUPS
-from .labs import build, copy_course, grade, open_lab, progress, progress_table
+from .labs import (Limits, build, copy_course, grade, open_lab, progress,
+                          progress_table)
 from .models.registry import Model, get_model, model_rows
 from .report import LayerReport, layer_report
 from .training import environment, load_weights
@@ -308,7 +309,7 @@ def bench(
         typer.secho(f'left out: {row}: {reason}', fg='red', err=True)
     if outcome.left_out: raise typer.Exit(1)
 
-# %% ../nbs/4_course/32_cli.ipynb #00000100
+# %% ../nbs/4_course/32_cli.ipynb #f4973a83
 def _comparisons(names:list[str], batch:int, memory:bool)->tuple[str, list[Comparison]]:
     "What to call it, and what to measure: a benchmark by name, or networks."
     benchmarks = load_benchmarks()
@@ -440,21 +441,28 @@ def _say_beside(line:str)->None: typer.echo(line, err=True)
 # %% ../nbs/4_course/32_cli.ipynb #0000003c
 @app.command(help=(
     'Copy the course out of the installed package, as a student gets '
-    'it, and open JupyterLab. Files you have changed are kept.'))
+    'it, and open JupyterLab at its first page. Files you have changed are kept. '
+    'What stands behind -- goes to JupyterLab: eqtutor lab -- --allow-root'))
 def lab(
-    folder:Path=typer.Argument(
-        Path('eqtutor-course'), help='Where the course is copied to.'),
+    folder:str=typer.Argument(
+        'eqtutor-course', help='Where the course is copied to.'),
+    arguments:list[str]=typer.Argument(None, help='Arguments for JupyterLab.'),
     solutions:bool=typer.Option(
         False, '--solutions', help='For teachers: the notebooks with solutions.'),
     open_:bool=typer.Option(True, '--open/--no-open', help='Open JupyterLab there.'),
 )->None:
     "Copy the course out of the installed package, and open JupyterLab there."
+    words = [folder, *(arguments or [])]
+    if folder.startswith('-'): words = ['eqtutor-course', *words]   # behind a --
     with _explained():
-        done = copy_course(writable_folder(folder.expanduser()), solutions)
-        lines = [f'{len(done["written"])} files in {folder}']
+        if not words[0].strip(): raise ValueError('The name of the folder is empty.')
+        place = writable_folder(Path(words[0]).expanduser())
+        done = copy_course(place, solutions)
+        lines = [f'{len(done["written"])} files in {place}']
         lines += [f'kept, for it was changed: {path}' for path in done['kept']]
         typer.echo('\n'.join(lines))
-        if open_: raise typer.Exit(open_lab(folder.expanduser()))
+        code = open_lab(place, words[1:]) if open_ else 0
+    raise typer.Exit(code)
 
 # %% ../nbs/4_course/32_cli.ipynb #0000003e
 labs = typer.Typer(
@@ -469,48 +477,63 @@ def labs_build(
     out:Path=typer.Argument(
         ..., help='Folder for the notebooks: OUT/<chapter>/<chapter>.ipynb, '
                   'nbgrader\'s source folder.'),
+    more:list[str]=typer.Argument(None, help='Further chapters: --chapters 01 05.'),
     chapters:list[str]=typer.Option(
-        [], help='05 or 05_convolution; give the option again for more.  [default: all '
-                 'that have exercises]'),
+        [], help='05 or 05_convolution; more of them behind commas or blanks.  '
+                 '[default: all that have exercises]'),
     as_json:bool=typer.Option(False, '--json', help='Print the files as a JSON list.'),
 )->None:
     "Write students' notebooks."
-    with _explained(): written = build(writable_folder(out.expanduser()), chapters)
+    words = [*chapters, *(more or [])]
+    names = [name for word in words for name in word.split(',') if name]
+    with _explained(): written = build(writable_folder(out.expanduser()), names)
     text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
     typer.echo(json.dumps([str(p) for p in written]) if as_json else text)
 
 # %% ../nbs/4_course/32_cli.ipynb #0000003f
 @labs.command('grade', help=(
-    'Grade submissions, each answer in a process of its own: no '
-    'network, limits on time and memory. Exit code 1 if a file could '
-    'not be read.'))
+    'Grade submissions, each in a sandbox of its own (bubblewrap): no '
+    'network, no file of yours, limits on time and memory. Exit code 1 if a '
+    'file could not be graded.'))
 def labs_grade(
     submissions:list[Path]=typer.Argument(
         ..., help='Notebooks, or folders of them (a folder for each student).'),
     out:Path=typer.Option(
-        Path('marks'), help='Folder for marks.csv, marks.json, results/ and feedback/. '
-                            'What is graded there already is not graded again.'),
+        Path('marks'), help='Folder for marks.csv, students.csv, marks.json, results/ '
+                            'and feedback/. What is graded there already is not '
+                            'graded again.'),
     chapter:str=typer.Option(
         None, help='05, where the files do not say.  [default: read from each file]'),
     seconds:int=typer.Option(10, min=1, help='Time for one answer.'),
-    memory:int=typer.Option(1024, min=64, help='MB for one answer.'),
+    memory:int=typer.Option(
+        1024, min=64, help='MB for a submission, beyond what torch needs.'),
     workers:int=typer.Option(
-        None, min=1, help='Answers run side by side.  [default: one a core]'),
+        None, min=1, help='Submissions side by side.  [default: one a core]'),
     seed:int=typer.Option(
-        None, help='Seed of the random cases; it is written into the results.  '
-                   '[default: a new one]'),
+        None, help='Seed of the random cases. Each submission gets its own from it, '
+                   'written into its result.  [default: a new one]'),
+    unsafe:bool=typer.Option(
+        False, '--unsafe', help='Grade without a sandbox, where bubblewrap is missing. '
+                                'A submission can then read, change and send whatever '
+                                'you can; every result says so.'),
+    roster:Path=typer.Option(
+        None, help='A list of the class (CSV, as Moodle or Canvas exports it): '
+                   'students.csv gets its rows and columns. One column holds the '
+                   'names of the folders.'),
     as_json:bool=typer.Option(False, '--json', help='Print the results as JSON.'),
 )->None:
-    "Grade submissions, each answer in a process of its own."
+    "Grade submissions, each in a sandbox of its own."
     def report(record:dict)->None:
         if not as_json: typer.echo(_marks(record))
     with _explained():
         paths = [p.expanduser() for p in submissions]
-        records = grade(paths, out.expanduser(), chapter, seconds, memory, workers,
-                        seed, report)
-    text = f'Written to {out}: marks.csv, marks.json, feedback/, results/.'
+        records = grade(paths, out.expanduser(), chapter, Limits(seconds, memory),
+                        workers, seed, unsafe, roster and roster.expanduser(), report)
+    text = (f'Written to {out}: marks.csv, students.csv, marks.json, feedback/, '
+            'results/.')
+    if unsafe: text += ' Graded without a sandbox.'
     # JSON in ASCII: a file's name may be no text
-    typer.echo(json.dumps(records) if as_json else text + _isolation(records))
+    typer.echo(json.dumps(records) if as_json else text)
     if any(r['problem'] for r in records): raise typer.Exit(1)
 
 # %% ../nbs/4_course/32_cli.ipynb #00000201
@@ -520,19 +543,18 @@ def _marks(record:dict)->str:
     if not said:
         said = f'{record["marks"]} of {record["of"]}'
         if by_hand: said += f', {by_hand} by hand'
-    name = record['name'].encode('utf-8', 'backslashreplace').decode()
-    return f'{name}: {said}' + ('' if record['new'] else ' (as before)')
+    return _printable(f'{record["name"]}: {said}') + (
+        '' if record['new'] else ' (as before)')
 
-def _isolation(records:list[dict])->str:
-    "Says so if this system could not shut in every answer."
-    whole = 'own namespace', 'read only', 'filtered'
-    weak = {k: v for r in records for k, v in r['isolation'].items() if v not in whole}
-    return f' This system isolates in part only: {weak}.' if weak else ''
+def _printable(text:str)->str:
+    "The text without what moves a terminal's cursor, or is half a character."
+    return ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 # %% ../nbs/4_course/32_cli.ipynb #00000040
 @labs.command('progress', help=(
-    'Where you stand: each exercise of your notebooks, and what to '
-    'look at. Works offline; nothing is written.'))
+    'Where you stand: each exercise of your notebooks, and what to look at. Works '
+    'offline; nothing is written. It runs your answers without a sandbox: give it '
+    'your own notebooks only.'))
 def labs_progress(
     notebooks:list[Path]=typer.Argument(
         None, help='Your notebooks, or folders of them.  [default: .]'),

@@ -1,23 +1,36 @@
 """Files that are never half there, and that are what they were: write, check, sum up."""
 # Plain module: edited by hand, no notebook exports it.
+import glob
 import hashlib
+import importlib
 import json
 import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable']
+__all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'alone_in',
+           'remove_litter']
+
+LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
 
 def write_atomic(
     path:str|Path, # the file to replace
     data:bytes,    # its new content
 )->None:
-    "Replace a file whole: a reader, or a power cut, meets old bytes or new ones, never a part."
+    """Replace a file whole: a reader, or a power cut, meets old bytes or new ones, never a part.
+
+    Two that write the same file at once write parts of different names; the last one stays.
+    """
     path = Path(path)
-    part = path.with_name(path.name + '.part')
+    remove_litter(path)
+    part = path.with_name(f'{path.name}.{secrets.token_hex(4)}.part')
     try:
-        with open(part, 'wb') as file:
+        with open(part, 'xb') as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -30,6 +43,46 @@ def write_atomic(
         os.fsync(folder)  # the new name, too, must reach the disk
     finally:
         os.close(folder)
+
+
+def remove_litter(
+    path:Path,          # of the file
+    seconds:int=LITTER, # since they were written
+)->None:
+    "Remove parts of a file that killed writers left."
+    for part in path.parent.glob(f'{glob.escape(path.name)}.*.part'):
+        try:
+            if time.time() - part.stat().st_mtime >= seconds: part.unlink()
+        except OSError:
+            continue
+
+
+@contextmanager
+def alone_in(
+    folder:str|Path, # that is there
+)->Iterator[None]:
+    """Inside, no other process of this machine is in the folder that asks as well.
+
+    A `ValueError` if one is. The claim ends with the process at the latest, and leaves no file.
+    Where the system knows no such claim (Windows, some network drives) nobody is kept out.
+    """
+    if os.name != 'posix':
+        yield
+        return
+    fcntl = importlib.import_module('fcntl')
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or '
+                         'give another folder: nothing was written.') from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_json(

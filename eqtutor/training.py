@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from tqdm.auto import tqdm
 
-from .files import check_readable, write_atomic
+from .files import alone_in, check_readable, remove_litter, write_atomic
 
 # %% ../nbs/2_training/12_training.ipynb #00000010
 def seed_everything(
@@ -485,13 +485,17 @@ def save_checkpoint(
     write_atomic(path, save(tensors, notes))
 
 # %% ../nbs/2_training/12_training.ipynb #0000005e
-_UNREADABLE = SafetensorError, OSError, ValueError # what a damaged file raises
+# what a damaged file raises: by safetensors, or by torch where a changed letter names
+# another type or a size that is none
+_UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, TypeError, KeyError,
+               AttributeError, OverflowError, MemoryError)
 
-def _read_tensors(path:Path)->tuple[dict[str, Tensor], dict[str, str]]:
-    "Tensors by name, and the notes beside them."
+def _read_tensors(path:Path)->tuple[dict[str, Tensor], dict[str, str], str]:
+    "Tensors by name, the notes beside them, and what the digest should be."
     with safe_open(path, 'pt') as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
-        return tensors, file.metadata() or {}
+        notes = file.metadata() or {}
+    return tensors, notes, _digest(tensors, notes.get('eqtutor', ''))
 
 # %% ../nbs/2_training/12_training.ipynb #0000005f
 def read_checkpoint(
@@ -506,15 +510,14 @@ def read_checkpoint(
     check_readable(path)
     broken = (f'{path} is damaged (cut off or changed after it was written) and cannot '
               'be used. Restore it from a copy, or start a new run in another folder.')
-    try: tensors, notes = _read_tensors(path)
+    try: tensors, notes, digest = _read_tensors(path)
     except _UNREADABLE as error: raise ValueError(broken) from error
     if 'eqtutor' not in notes:
         raise ValueError(
             f'{path} is a safetensors file but not a checkpoint of this loop. '
             'If it holds weights alone, load_weights(net, path) reads it.')
-    about = notes['eqtutor']
-    if notes.get('sha256') != _digest(tensors, about): raise ValueError(broken)
-    return tensors, json.loads(about)
+    if notes.get('sha256') != digest: raise ValueError(broken)
+    return tensors, json.loads(notes['eqtutor'])
 
 # %% ../nbs/2_training/12_training.ipynb #00000067
 def _part(tensors:dict[str, Tensor], prefix:str)->dict[str, Tensor]:
@@ -552,7 +555,7 @@ def load_weights(
     if not path.is_file():
         raise FileNotFoundError(f'There is no file {path} to load weights from.')
     check_readable(path)
-    try: tensors, notes = _read_tensors(path)
+    try: tensors, notes, _ = _read_tensors(path)
     except _UNREADABLE as error:
         raise ValueError(
             f'{path} is not a whole safetensors file: it is damaged or of another '
@@ -604,11 +607,12 @@ def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer,
         out.mkdir(parents=True, exist_ok=True)
         save_checkpoint(out / CHECKPOINT, net, optimizer, about, extra)
         write_atomic(out / LOG, ''.join(lines).encode())
-    except OSError as error:
-        raise RuntimeError(
-            f'The run cannot be written to {out} ({error}). Free some space, or choose '
-            'a folder you may write to; what was saved there before is still '
-            'whole.') from error
+    except OSError as error: raise _not_written(out, error) from error
+
+def _not_written(out:Path, error:OSError)->RuntimeError:
+    return RuntimeError(
+        f'The run cannot be written to {out} ({error}). Free some space, or choose a '
+        'folder you may write to; what was saved there before is still whole.')
 
 # %% ../nbs/2_training/12_training.ipynb #0000006f
 @dataclass
@@ -684,6 +688,21 @@ def _begin(state:_State, header:dict[str, Any], out:str|Path|None, resume:bool)-
     state.accelerator.wait_for_everyone()  # all have looked before one writes
     state.save(run)
     return run
+
+@contextmanager
+def _claimed(out:str|Path|None, resume:bool, accelerator:Accelerator)->Iterator[None]:
+    "The run's folder for this run alone; of several processes the first claims it."
+    missing = out is None or resume and not Path(out).is_dir()
+    if missing or not accelerator.is_main_process:
+        yield
+        return
+    folder = Path(str(out))
+    try: folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error: raise _not_written(folder, error) from error
+    with alone_in(folder):
+        # nobody else writes here: what killed runs left is nobody's
+        for name in (CHECKPOINT, LOG): remove_litter(folder / name, 0)
+        yield
 
 def _check_empty(out:Path|None)->None:
     if not out or not any((out / name).exists() for name in (CHECKPOINT, LOG)): return
@@ -783,9 +802,10 @@ def fit(
         # what the wrapping has made equal everywhere
         if mean is not None: mean.to(_device(net)).load_state_dict(net.state_dict())
         state = _State(net, called, optim, accelerator, mean)
-        run = _begin(state, header, out, resume)
-        loop = _Loop(run, state, settings, train, valid, after_epoch)
-        loop.run_all(bar and accelerator.is_main_process)
+        with _claimed(out, resume, accelerator):
+            run = _begin(state, header, out, resume)
+            loop = _Loop(run, state, settings, train, valid, after_epoch)
+            loop.run_all(bar and accelerator.is_main_process)
     return run
 
 # %% ../nbs/2_training/12_training.ipynb #0000007c
@@ -807,6 +827,8 @@ class _Settings:
             value = getattr(self, name)
             if value not in known:
                 raise ValueError(f'{name} must be one of {known}, got {value!r}.')
+        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int):
+            raise ValueError(f'epochs must be a whole number, got {self.epochs!r}.')
         if self.epochs < 1:
             raise ValueError(f'epochs must be at least 1, got {self.epochs}.')
         for name, most in {'clip': math.inf, 'patience': math.inf, 'ema': 1}.items():
@@ -833,6 +855,12 @@ def _check_loader(train:Any, accelerator:Accelerator)->None:
     if not isinstance(train, Sized) or not len(train):
         raise ValueError('The training loader must have a length, the number of its '
                          'batches, above 0.')
+    data = train if hasattr(train, 'tensors') else getattr(train, 'dataset', None)
+    labels = (getattr(data, 'tensors', None) or [None])[-1]
+    counted = isinstance(labels, Tensor) and not labels.is_floating_point()
+    if counted and labels.min() < 0:
+        raise ValueError(f'Labels count from 0; there is {labels.min().item()}, which '
+                         'the loss would pass over without a word.')
     if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
         raise ValueError(
             'Several processes must agree on the order of the images: the training '

@@ -22,6 +22,7 @@ from eqtutor.data import digits
 from eqtutor.experiments import BENCHMARKS
 from eqtutor.experiments.protocol import Comparison
 from eqtutor.groups import GROUPS
+from eqtutor.labs.sandbox import INSTALL
 from eqtutor.models import MODELS
 from eqtutor.models.backbones import z2_cnn
 
@@ -258,24 +259,56 @@ def test_estimate_says_and_does_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_labs_build_grade_and_tell_progress(tmp_path):
-    out, marks = tmp_path/'out', tmp_path/'marks'
+def test_labs_build_and_tell_progress(tmp_path):
+    out = tmp_path/'out'
     assert '1 notebooks' in run('labs', 'build', out, '--chapters', '01').output
+    rows = json.loads(run('labs', 'progress', out, '--json').stdout)
+    assert [r['state'] for r in rows] == ['unsolved']*4
+    refused('labs', 'build', out, '--chapters', '99')
+    for i, words in enumerate([('01', '05'), ('01,05',), ('01', '--chapters', '05')]):
+        said = run('labs', 'build', tmp_path/str(i), '--chapters', *words).output
+        assert '2 notebooks' in said and '05_convolution' in said, said
+
+
+@pytest.mark.sandbox
+def test_labs_grade(tmp_path):
+    out, marks = tmp_path/'out', tmp_path/'marks'
+    run('labs', 'build', out, '--chapters', '01')
     marked = run('labs', 'grade', out, '--out', marks)
     assert marked.exit_code == 0 and '01_groups/01_groups: 0 of 11' in marked.output, marked.output
     assert (marks/'marks.csv').exists()
     assert 'as before' in run('labs', 'grade', out, '--out', marks).output
-    rows = json.loads(run('labs', 'progress', out, '--json').stdout)
-    assert [r['state'] for r in rows] == ['unsolved']*4
-    refused('labs', 'build', out, '--chapters', '99')
     refused('labs', 'grade', tmp_path/'nowhere', '--out', tmp_path/'none')
     assert not (tmp_path/'none').exists()
 
 
-def test_lab_copies_the_course(tmp_path):
+def test_labs_grade_refuses_without_a_sandbox_unless_told(tmp_path, monkeypatch):
+    out, marks = tmp_path/'out', tmp_path/'marks'
+    run('labs', 'build', out, '--chapters', '01')
+    (out/'01_groups'/'01_groups.ipynb').rename(out/'e\x1b[2Jve.ipynb')
+    monkeypatch.setattr(sys.modules['eqtutor.labs.grade'], 'without_isolation', lambda: INSTALL)
+    assert 'apt-get install bubblewrap' in refused('labs', 'grade', out, '--out', marks)
+    assert not marks.exists()
+    marked = run('labs', 'grade', out, '--out', marks, '--unsafe')
+    assert marked.exit_code == 0 and 'Graded without a sandbox.' in marked.output, marked.output
+    assert r'e\x1b[2Jve: 0 of 11' in marked.output and '\x1b' not in marked.output
+
+
+def test_lab_copies_the_course(tmp_path, monkeypatch):
     said = run('lab', tmp_path/'course', '--no-open')
     assert said.exit_code == 0, said.output
     assert (tmp_path/'course'/'nbs'/'1_foundations'/'01_groups.ipynb').exists()
+    assert 'is empty' in refused('lab', '')
+
+
+@pytest.mark.parametrize('words, folder', [(['mine', '--', '--allow-root'], 'mine'),
+                                           (['--', '--allow-root'], 'eqtutor-course')])
+def test_lab_passes_arguments_on(tmp_path, monkeypatch, words, folder):
+    opened = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('eqtutor.cli.open_lab', lambda *told: opened.append(told) or 0)
+    assert run('lab', *words).exit_code == 0
+    assert opened == [(Path(folder), ['--allow-root'])]
 
 
 def test_widget_is_one_page_or_nothing(tmp_path):

@@ -2,10 +2,12 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
-from eqtutor.files import check_readable, checksum, write_atomic, write_json
+from eqtutor.files import alone_in, check_readable, checksum, write_atomic, write_json
 
 
 @pytest.fixture
@@ -36,9 +38,55 @@ def test_bytes_reach_the_disk_before_the_name(file, monkeypatch):
 
 
 def test_a_new_file_and_what_a_killed_writer_left(tmp_path):
-    (tmp_path/'file.part').write_bytes(b'half of an earlier attempt, and longer')
+    for name in ('file.1.part', 'file.2.part', 'other.1.part'):
+        (tmp_path/name).write_bytes(b'half of an earlier attempt, and longer')
+    for name in ('file.1.part', 'other.1.part'): os.utime(tmp_path/name, (0, 0))
     write_atomic(tmp_path/'file', b'whole')
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {'file': b'whole'}
+    assert (tmp_path/'file').read_bytes() == b'whole'
+    # a young one may be somebody's who is writing; another file's is not ours
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['file', 'file.2.part', 'other.1.part']
+
+
+WRITE_MUCH = '''
+import sys
+from eqtutor.files import write_atomic
+for _ in range(150): write_atomic(sys.argv[1], sys.argv[2].encode()*100_000)
+'''
+
+def test_two_that_write_one_file_never_leave_a_mixture(tmp_path):
+    "Each meets one of the two whole contents, at any moment, and no litter stays."
+    target = tmp_path/'file'
+    write_atomic(target, b'a'*100_000)
+    command = [sys.executable, '-c', WRITE_MUCH, str(target)]
+    env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
+    writers = [subprocess.Popen([*command, letter], env=env) for letter in 'ab']
+    met = set()
+    while any(w.poll() is None for w in writers): met.add(target.read_bytes())
+    assert [w.returncode for w in writers] == [0, 0]
+    assert met <= {letter*100_000 for letter in (b'a', b'b')}
+    assert [p.name for p in tmp_path.iterdir()] == ['file']
+
+
+HOLD = '''
+import sys
+from eqtutor.files import alone_in
+with alone_in(sys.argv[1]):
+    print('mine', flush=True)
+    sys.stdin.read()
+'''
+
+@pytest.mark.skipif(os.name != 'posix', reason='this system has no such claim')
+@pytest.mark.parametrize('ends', ['killed', 'done'])
+def test_a_folder_is_one_process_s_until_it_ends(tmp_path, ends):
+    env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
+    other = subprocess.Popen([sys.executable, '-c', HOLD, str(tmp_path)], env=env,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b'mine\n'
+    with pytest.raises(ValueError, match='Another process is at work in'):
+        with alone_in(tmp_path): raise AssertionError('two are inside')
+    if ends == 'killed': other.kill()
+    other.communicate()
+    with alone_in(tmp_path): assert list(tmp_path.iterdir()) == []
 
 
 def test_json_is_indented_by_one_and_keeps_letters(file):

@@ -9,12 +9,13 @@ from .exercise import (Card, Exercise, Mistake, NotYet, Verdict, all_exercises, 
                        check, first_hint, get_exercise, judge)
 from .grade import grade, grade_answer, grade_notebook
 from .progress import progress, progress_table
-from .sandbox import Limits, Sandbox, Submission, run
+from .sandbox import Limits, Submission, Task, run, without_isolation
 from .student import build, copy_course, open_lab, student_copy, stub
 from .values import answer_cases, decode, encode
 
-__all__ = ['Card', 'Exercise', 'Limits', 'Mistake', 'NotYet', 'Sandbox', 'Submission', 'Verdict',
+__all__ = ['Card', 'Exercise', 'Limits', 'Mistake', 'NotYet', 'Submission', 'Task', 'Verdict',
            'all_exercises', 'answer_cases', 'build', 'chapter_exercises', 'chapter_of', 'check',
            'copy_course', 'course_chapters', 'course_folder', 'decode', 'encode', 'exercise_order',
            'first_hint', 'get_exercise', 'grade', 'grade_answer', 'grade_notebook', 'judge',
-           'open_lab', 'progress', 'progress_table', 'run', 'student_copy', 'stub']
+           'open_lab', 'progress', 'progress_table', 'run', 'student_copy', 'stub',
+           'without_isolation']

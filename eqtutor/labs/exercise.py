@@ -168,9 +168,9 @@ def find_permutation(
 
 def in_words(value:Any)->str:
     "A value in a few words."
-    if isinstance(value, Group): return value.name
     if isinstance(value, Tensor) and value.numel() > 8: return f'a tensor {tuple(value.shape)}'
-    text = str(value.tolist() if isinstance(value, Tensor) else value)
+    text = value.name if isinstance(value, Group) else str(value)
+    if isinstance(value, Tensor): text = str(value.tolist())
     return text if len(text) < 160 else text[:150] + ' …'
 
 

@@ -3,74 +3,125 @@
 Each answer run apart and judged here, results as JSON, a table, and a page for each student.
 """
 # Plain module: edited by hand, no notebook exports it.
-import csv
+import functools
 import hashlib
-import io
 import json
 import os
 import re
 import secrets
+import signal
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from ..files import checksum, write_atomic
-from .course import exercise_order
+from .course import chapter_of, course_chapters
 from .exercise import Exercise, Verdict, chapter_exercises, judge
-from .sandbox import Sandbox, Submission
-from .student import EMPTY_PROOF
+from .gradebook import (NOTHING, as_bytes, feedback_page, marks_of_a_person, read_roster,
+                        stored_record, visible, write_tables)
+from .judges import Judges, Settings
+from .sandbox import Limits, Submission, Task, isolation, run, without_isolation
+from .student import EMPTY_PROOF, student_copy, without_marks
 from .values import encode
 
-LARGEST_FILE = 2e7   # bytes
-NOTHING:dict[str, Any] = {'marks': 0, 'of': 0, 'by hand': 0, 'parts': [], 'isolation': {}}
+LARGEST_FILE = 2e7      # bytes
+LONGEST_MESSAGE = 2000  # letters
+LONGEST_PROOF = 50_000  # letters
+JUDGING = 20            # seconds for one answer
 FAILED = 'the grader failed'
-TEMPLATES = Environment(
-    loader=PackageLoader('eqtutor', 'labs'), autoescape=True, trim_blocks=True,
-    lstrip_blocks=True, undefined=StrictUndefined)
 
 
 # --- one answer
 
 def grade_answer(
     e:Exercise,
-    source:str,       # of the cell
-    sandbox:Sandbox,
-    seed:int=0,       # of the cases
+    source:str,            # of the cell
+    limits:Limits=Limits(),
+    seed:int=0,            # of the cases
+    unsafe:bool=False,
 )->Verdict:
     "Run an answer apart and judge what it returned."
-    reply = sandbox.run(Submission(source, e.name, encode(e.cases(seed)), e.call))
+    reply = run(Submission((task_of(e, source, seed),)), limits, unsafe)[0]
+    return judge_reply(e, reply, seed)
+
+
+def task_of(e:Exercise, source:str, seed:int)->Task:
+    "What a sandbox is asked about an answer."
+    return Task(source, e.name, encode(e.cases(seed)), e.call)
+
+
+def judge_reply(e:Exercise, reply:dict, seed:int)->Verdict:
+    "The verdict on what came out of a sandbox, within a time; whatever goes wrong is its fault."
     try:
-        if 'answers' in reply: return judge(e, [dict(a) for a in reply['answers']], seed)
+        with within(JUDGING): verdict = verdict_on(e, reply, seed)
     except Exception as error:
-        return e.fails('stopped', f'its answer cannot be read ({type(error).__name__})')
-    if 'broken' not in reply:
-        return e.fails('stopped', str(reply.get('stopped', 'no answer came'))[:500])
-    broken = f'{str(reply["broken"])[:500]}.'
+        verdict = e.fails('stopped', f'its answer cannot be judged ({type(error).__name__})')
+    return replace(verdict, message=shortened(visible(verdict.message), LONGEST_MESSAGE))
+
+
+def verdict_on(e:Exercise, reply:dict, seed:int)->Verdict:
+    "The verdict on a reply: right, wrong, broken, or stopped."
+    if 'answers' in reply: return judge(e, [dict(a) for a in reply['answers']], seed)
+    if 'broken' not in reply: return e.fails('stopped', str(reply.get('stopped')))
+    broken = f'{shortened(str(reply["broken"]), 500)}.'
     if broken.startswith('NameError'):
         broken += (' Everything an answer needs stands in its own cell; torch, nn, F, math and the '
                    'exports of chapters 01 to 06 are there.')
     return e.fails('error', broken)
 
 
+@contextmanager
+def within(seconds:float)->Iterator[None]:
+    "A `TimeoutError` for what takes longer, in the main thread; elsewhere there is no clock."
+    here = threading.current_thread() is threading.main_thread()
+    if not here or not hasattr(signal, 'setitimer'):
+        yield
+        return
+    def late(*_:Any)->None: raise TimeoutError(f'took more than {seconds:g} s')
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def shortened(text:str, most:int)->str:
+    "The text, or its beginning."
+    return text if len(text) <= most else text[:most - 2] + ' …'
+
+
 # --- one file
 
-def notebook_cells(content:bytes)->list[dict]:
+def read_notebook(content:bytes)->dict:
+    "The notebook in a file's bytes; an error that says what is there instead."
+    if content.startswith(b'PK'):
+        raise ValueError('it is a zip archive; hand in the notebook, or unpack the archive first')
+    nb = json.loads(content.decode('utf-8-sig'))   # some editors put a mark before the text
+    if not isinstance(nb, dict) or not isinstance(nb.get('cells'), list):
+        raise ValueError('it is no notebook: it has no list of cells')
+    return nb
+
+
+def nested(value:Any, *keys:str)->str:
+    "The text at some keys of nested dictionaries; '' if they are none."
+    for key in keys: value = value.get(key, '') if isinstance(value, dict) else ''
+    return value if isinstance(value, str) else ''
+
+
+def notebook_cells(nb:dict)->list[dict]:
     "The notebook's cells: source and, where there is one, nbgrader's id."
     def text(source:Any)->str:
         return ''.join(map(str, source)) if isinstance(source, list) else str(source)
-    def grade_id(metadata:Any)->str:
-        for key in ('nbgrader', 'grade_id'):
-            metadata = metadata.get(key, '') if isinstance(metadata, dict) else ''
-        return str(metadata)
-    cells = json.loads(content.decode('utf-8'))['cells']
+    if not all(isinstance(c, dict) for c in nb['cells']): raise ValueError('a cell of it is none')
     return [{'kind': c.get('cell_type'), 'source': text(c.get('source', '')),
-             'id': grade_id(c.get('metadata', {}))} for c in cells]
+             'id': nested(c, 'metadata', 'nbgrader', 'grade_id')} for c in nb['cells']]
 
 
 def answers_in(cells:list[dict], e:Exercise)->list[str]:
@@ -81,18 +132,45 @@ def answers_in(cells:list[dict], e:Exercise)->list[str]:
     return [source for source in code if re.search(rf'^def {e.name}\b', source, re.M)]
 
 
-def grade_exercise(e:Exercise, cells:list[dict], sandbox:Sandbox, seed:int)->Verdict:
-    "The verdict on an exercise of a notebook."
-    answers = answers_in(cells, e)
+def without_running(e:Exercise, answers:list[str])->Verdict|None:
+    "The verdict where nothing is to be run: no answer, several, or a proof; None for the rest."
     if not answers: return e.fails('missing', 'there is no cell with an answer')
     if e.kind == 'proof':
         text = '\n'.join(answers).strip()
         if text in ('', EMPTY_PROOF, 'YOUR ANSWER HERE'):
             return e.fails('unsolved', 'the proof is still to be written')
-        return Verdict(e.id, 'by hand', None, e.marks, text)
+        return Verdict(e.id, 'by hand', None, e.marks, shortened(text, LONGEST_PROOF))
     if len(answers) > 1:
         return e.fails('stopped', f'{len(answers)} cells answer this exercise; leave one')
-    return grade_answer(e, answers[0], sandbox, seed)
+    if without_marks(answers[0]).strip() != given(e.chapter).get(f'ex-{e.id}'): return None
+    return e.fails('unsolved', f'`{e.name}` is still to be written.')
+
+
+@functools.cache
+def given(chapter:str)->dict[str, str]:
+    "What a student is given, by cell: 'task-5.3' and 'ex-5.3', where an answer should stand."
+    cells:list[dict] = []
+    for name, path in course_chapters([chapter]).items():
+        nb = json.loads(path.read_text(encoding='utf-8'))
+        cells += notebook_cells(student_copy(nb, name))
+    return {re.sub(r'-(\d+)$', r'.\1', c['id']): without_marks(c['source']).strip() for c in cells}
+
+
+def grade_cells(
+    cells:list[dict],
+    exercises:list[Exercise],
+    limits:Limits,
+    seed:int,
+    unsafe:bool,
+)->list[Verdict]:
+    "The verdicts on a notebook's exercises; what is to be run shares one sandbox."
+    answers = {e.id: answers_in(cells, e) for e in exercises}
+    verdicts = {e.id: without_running(e, answers[e.id]) for e in exercises}
+    asked = [e for e in exercises if verdicts[e.id] is None]
+    tasks = tuple(task_of(e, answers[e.id][0], seed) for e in asked)
+    for e, reply in zip(asked, run(Submission(tasks), limits, unsafe)):
+        verdicts[e.id] = judge_reply(e, reply, seed)
+    return [v for v in verdicts.values() if v]
 
 
 def read_submission(path:Path)->bytes:
@@ -103,37 +181,67 @@ def read_submission(path:Path)->bytes:
     return path.read_bytes()
 
 
-def chapter_in(content:bytes, path:Path)->str:
-    "The chapter a submission says it is; else the file's name."
-    told = re.search(r'"chapter":\s*"(\w+)"', content.decode('utf-8'))
-    return told[1] if told and chapter_exercises(told[1]) else path.stem
+def chapter_in(nb:dict, cells:list[dict], path:Path)->str:
+    "The chapter of a submission: its metadata, its exercises and its name must not disagree."
+    ids = (re.fullmatch(r'ex-(\d+[a-z]?)-\d+', c['id']) for c in cells)
+    told = {'its metadata': [nested(nb, 'metadata', 'eqtutor', 'chapter')],
+            'its exercises': sorted({m[1] for m in ids if m}),
+            'its name': [path.stem] if path.stem in course_chapters() else []}
+    found = {where: sorted({chapter_of(name) for name in names if chapter_exercises(name)})
+             for where, names in told.items()}
+    chapters = sorted({c for own in found.values() for c in own})
+    if len(chapters) > 1:
+        says = '; '.join(f'{where}: {", ".join(own)}' for where, own in found.items() if own)
+        raise ValueError(f'it names several chapters ({says}). Grade it with --chapter')
+    if chapters: return chapters[0]
+    if chapter_exercises(path.stem): return chapter_of(path.stem)
+    raise ValueError(f'no chapter with exercises is called {path.stem!r}; name it with --chapter')
 
 
 def grade_notebook(
     path:str|Path,
-    sandbox:Sandbox,
+    limits:Limits=Limits(),
     chapter:str|None=None, # '05'; if None, from the file's own record or its name
     seed:int=0,
+    unsafe:bool=False,     # without a sandbox: for one's own answers
 )->dict:
     """Grade one submission: its chapter, marks and verdicts as plain data.
 
     A file that cannot be read is a result too.
     """
     path, problem = Path(path), ''
-    name, cells = chapter or path.stem, list[dict]()
+    cells, name = list[dict](), chapter or ''
     try:
-        content = read_submission(path)
-        cells = notebook_cells(content)
-        name = chapter or chapter_in(content, path)
+        nb = read_notebook(read_submission(path))
+        cells = notebook_cells(nb)
+        name = chapter or chapter_in(nb, cells, path)
     except Exception as error:
-        problem = f'cannot be read: {type(error).__name__}: {error}'[:300]
-    parts = [grade_exercise(e, cells, sandbox, seed) for e in chapter_exercises(name)]
-    if not parts and not problem:
-        problem = f'no chapter with exercises is called {name!r}; name it with --chapter'
-    return {'file': path.name, 'chapter': name, 'seed': seed, 'problem': problem,
+        problem = shortened(f'cannot be graded: {type(error).__name__}: {error}', 300)
+        cells, name = [], name or chapter_of(path.stem)
+    exercises = chapter_exercises(name)
+    if not exercises and not problem: problem = f'no chapter with exercises is called {name!r}'
+    parts = grade_cells(cells, exercises, limits, seed, unsafe)
+    return {'file': path.name, 'chapter': course_name(name), 'seed': seed, 'problem': problem,
             'marks': sum(v.marks or 0 for v in parts), 'of': sum(v.of for v in parts),
             'by hand': sum(v.of for v in parts if v.state == 'by hand'),
-            'parts': [asdict(v) for v in parts], 'isolation': sandbox.isolation}
+            'parts': [asdict(v) | told(v, cells) for v in parts],
+            'isolation': isolation(unsafe)}
+
+
+def told(v:Verdict, cells:list[dict])->dict:
+    "What a student's page shows beside a verdict: the task and the answer."
+    e = next(e for e in chapter_exercises(v.id) if e.id == v.id)
+    answer = '\n\n'.join(answers_in(cells, e)).strip()
+    return {'task': given(e.chapter).get(f'task-{e.id}', ''),
+            'answer': shortened(visible(answer), LONGEST_PROOF)}
+
+
+def course_name(chapter:str)->str:
+    "The name of a chapter's notebook, '05_convolution' of '05'; what is none stays."
+    try:
+        return next(iter(course_chapters([chapter])))
+    except (ValueError, FileNotFoundError):
+        return chapter
 
 
 # --- names of results
@@ -143,11 +251,6 @@ def fingerprint()->str:
     here = Path(__file__).parent
     files = sorted([*here.rglob('*.py'), *here.glob('*.html')])
     return hashlib.sha256(b''.join(p.read_bytes() for p in files)).hexdigest()[:12]
-
-
-def as_bytes(text:str)->bytes:
-    "The text as UTF-8; half a character from a submission stops no class."
-    return text.encode('utf-8', 'backslashreplace')
 
 
 def short_hash(text:str)->str:
@@ -173,12 +276,13 @@ def find_submissions(
     for path in paths:
         if not path.exists(): raise FileNotFoundError(f'no submission at {path}')
         for p in sorted(path.rglob('*.ipynb')) if path.is_dir() else [path]:
-            if out.resolve() in p.resolve().parents or '.ipynb_checkpoints' in p.parts: continue
+            own = Path(os.path.realpath(out)) in Path(os.path.realpath(p)).parents
+            if own or '.ipynb_checkpoints' in p.parts: continue
             in_folder = path.is_dir()
             name = p.relative_to(path).with_suffix('').as_posix() if in_folder else p.stem
             named.append((name, p))
     if not named: raise FileNotFoundError('no notebooks (*.ipynb) there')
-    for before in (lambda p: p.resolve().parent.name, lambda p: short_hash(str(p.resolve()))):
+    for before in (lambda p: p.absolute().parent.name, lambda p: short_hash(str(p.absolute()))):
         times = Counter(name for name, _ in named)
         named = [(f'{before(p)}/{name}' if times[name] > 1 else name, p) for name, p in named]
     return {'/'.join(map(file_name, as_bytes(name).decode().split('/'))): p for name, p in named}
@@ -186,181 +290,73 @@ def find_submissions(
 
 # --- one result
 
-def feedback_page(record:dict)->str:
-    "The page a student gets; the template escapes whatever comes from the submission."
-    return TEMPLATES.get_template('feedback.html').render(record=record)
-
-
-def failed_record(error:Exception, **about:Any)->dict:
+def failed_record(why:str, **about:Any)->dict:
     "The result of a submission that the grader itself failed on."
-    return NOTHING | about | {'problem': f'{FAILED}: {error!a}'}
+    return NOTHING | about | {'problem': f'{FAILED}: {why}'}
 
 
-def grade_in_any_case(path:Path, box:Sandbox, chapter:str|None, seed:int)->dict:
-    "The result of a submission, whatever happens."
-    try:
-        return grade_notebook(path, box, chapter, seed)
-    except Exception as error:
-        box.close()
-        return failed_record(error, file=path.name, chapter=chapter, seed=seed)
+def seed_of(name:str, seed:int)->int:
+    "The seed of a submission's cases, from the class's: nobody gets another's numbers."
+    return int(short_hash(f'{seed} {name}'), 16) % 2**31
 
 
-def stored_record(file:Path)->dict:
-    "A result as it lies there; empty if there is none, or a damaged one."
-    try:
-        return dict(json.loads(file.read_text(encoding='utf-8')))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def grade_submission(
-    name:str,           # of its results
-    path:Path,
-    out:Path,
-    box:Sandbox,
-    chapter:str|None,
-    seed:int,
-)->dict:
+def grade_submission(name:str, path:Path, settings:Settings)->dict:
     "The result of one submission: as it lies in `out`, or new."
+    out = settings.out
     target, page = out/'results'/f'{name}.json', out/'feedback'/f'{name}.html'
     plain = path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE
     sha = checksum(path) if plain else ''
-    key = {'sha256': sha, 'exercises': fingerprint(), 'asked': chapter, 'limits': box.limits}
+    key = {'sha256': sha, 'exercises': fingerprint(), 'asked': settings.chapter,
+           'limits': asdict(settings.limits), 'unsafe': settings.unsafe}
     before = stored_record(target)
     same = page.exists() and all(before.get(k) == v for k, v in key.items())
     if same and not str(before.get('problem')).startswith(FAILED): return before | {'new': False}
-    record = grade_in_any_case(path, box, chapter, seed) | {'name': name} | key
+    record = grade_notebook(path, settings.limits, settings.chapter, seed_of(name, settings.seed),
+                            settings.unsafe)
+    record |= {'name': name} | key
+    write_result(record, target, page)
+    return record | {'new': True, 'changed': before.get('sha256') != sha}
+
+
+def write_result(record:dict, target:Path, page:Path)->None:
+    "The result and the student's page."
     text = json.dumps(record, indent=1, ensure_ascii=False) + '\n'
     for file, content in ((page, feedback_page(record)), (target, text)):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, as_bytes(content))
-    return record | {'new': True, 'changed': before.get('sha256') != sha}
 
 
-# --- the tables of a class
-
-def spreadsheet_safe(x:Any)->str:
-    "Text that a spreadsheet does not run; some part cells at a semicolon."
-    return re.sub(r"(^|;)(?=\s*[=+\-@])", r"\1'", str(x))
-
-
-def marks_of_a_person(file:Path)->dict[tuple, str]:
-    """What a person has written into `marks.csv`, by submission and column.
-
-    A spreadsheet may have put semicolons.
-    """
-    if not file.exists(): return {}
-    text = file.read_text(encoding='utf-8-sig')
-    head = text.partition('\n')[0]
-    delimiter = ';' if head.count(';') > head.count(',') else ','
-    rows = csv.DictReader(io.StringIO(text), delimiter=delimiter)
-    if 'submission' not in (rows.fieldnames or []):
-        raise ValueError(f'{file} is no table of marks: its first column should be "submission". '
-                         'Move it away; it is not touched.')
-    return {(r['submission'], k): v for r in rows for k, v in r.items()}
-
-
-def add_up(marks:Iterable[Any])->float:
-    "The sum of the marks that are numbers; a comma is a point."
-    texts = [str(m).replace(',', '.') for m in marks]
-    return sum(float(m) for m in texts if re.fullmatch(r'\d+(\.\d+)?', m))
-
-
-def marks_table(records:list[dict], written:dict[tuple, str])->str:
-    "`marks.csv`: automatic marks, and those that a person has written into the file."
-    ids = sorted({v['id'] for r in records for v in r['parts']}, key=exercise_order)
-    out = csv.writer(text := io.StringIO(), lineterminator='\n', quoting=csv.QUOTE_ALL)
-    out.writerow(['submission', 'chapter', *ids, 'total', 'of', 'remarks'])
-    for r in records:
-        name = spreadsheet_safe(r['name'])
-        marks = {v['id']: v['marks'] for v in r['parts']}
-        by_hand = {v['id'] for v in r['parts'] if v['state'] == 'by hand'}
-        marks |= {id: written.get((name, id), '') for id in by_hand}
-        remarks = spreadsheet_safe('; '.join(remarks_on(r, marks)))
-        out.writerow([name, spreadsheet_safe(r['chapter']), *(marks.get(id, '') for id in ids),
-                      f'{add_up(marks.values()):g}', r['of'], remarks])
-    return text.getvalue()
-
-
-def remarks_on(record:dict, marks:dict)->list[str]:
-    "What a teacher should know of a submission."
-    remarks = [record['problem']] if record['problem'] else []
-    for v in record['parts']:
-        id, state = v['id'], v['state']
-        if state in ('stopped', 'missing'): remarks.append(f'{id} {state}')
-        if state == 'by hand' and marks[id] and record.get('changed'):
-            remarks.append(f'{id} was marked before this version came in')
-    return remarks
-
-
-def write_tables(records:list[dict], out:Path)->None:
-    """`marks.csv`, with the one before as `marks.csv.bak`, and `marks.json`.
-
-    These records, and those of earlier runs.
-    """
-    table, own = out/'marks.csv', {r['name'] for r in records}
-    stored = map(stored_record, (out/'results').rglob('*.json'))
-    older = [r for r in stored
-             if r.get('name', '') not in {'', *own} and r.keys() >= NOTHING.keys()]
-    everything = sorted(records + older, key=lambda r: r['name'])
-    written = marks_of_a_person(table)   # read only now: a person may have written meanwhile
-    if table.exists(): write_atomic(out/'marks.csv.bak', table.read_bytes())
-    write_atomic(table, as_bytes(marks_table(everything, written)))
-    passing = 'new', 'changed'   # of this run
-    plain = [{k: v for k, v in r.items() if k not in passing} for r in everything]
-    text = json.dumps(plain, indent=1, ensure_ascii=False) + '\n'
-    write_atomic(out/'marks.json', as_bytes(text))
-
+# --- a class
 
 def grade(
     paths:Iterable[str|Path],  # notebooks, or folders of them
     out:str|Path,              # results: marks.csv, marks.json, results/, feedback/
     chapter:str|None=None,     # '05' for all; if None, read from each file
-    seconds:int=10,            # for one answer
-    memory:int=1024,           # MB for one answer
-    workers:int|None=None,     # processes side by side; one a core if None
-    seed:int|None=None,        # of the cases; a new one if None
+    limits:Limits=Limits(),    # of a submission
+    workers:int|None=None,     # submissions side by side; one a core if None
+    seed:int|None=None,        # of the class; a new one if None
+    unsafe:bool=False,         # without bubblewrap: a submission can do whatever you can
+    roster:str|Path|None=None, # CSV, a row a student, in which a column has the folders' names
     report:Callable[[dict], None]=lambda record: None, # called after each submission
 )->list[dict]:
-    """Grade submissions side by side.
+    """Grade submissions side by side, each by a process that has read no other.
 
     What lies in `out` already is not graded again, and stays in the tables.
     """
-    out, seed = Path(out), secrets.randbelow(2**31) if seed is None else seed
-    work = find_submissions([Path(p) for p in paths], out)
-    marks_of_a_person(out/'marks.csv')   # raises before the work if it is no table of marks
-    out.mkdir(parents=True, exist_ok=True)
+    if not unsafe and (why := without_isolation()): raise RuntimeError(why)
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    settings = Settings(Path(out), limits, chapter, seed, unsafe)
+    work = find_submissions([Path(p) for p in paths], settings.out)
+    # errors before the work
+    marks_of_a_person(settings.out/'marks.csv')
+    if roster: read_roster(Path(roster))
+    settings.out.mkdir(parents=True, exist_ok=True)
     count = min(workers or os.cpu_count() or 1, len(work))
-    boxes, free = [Sandbox(seconds, memory) for _ in range(count)], SimpleQueue[Sandbox]()
-    for box in boxes: free.put(box)
-    def one(name:str)->dict:
-        record = grade_with_free_box(name, work[name], out, free, chapter, seed)
-        report(record)
-        return record
-    try:
-        with ThreadPoolExecutor(count) as pool: records = list(pool.map(one, work))
-    finally:
-        for box in boxes: box.close()
-    write_tables(records, out)
+    with Judges(settings) as judges, ThreadPoolExecutor(count) as pool:
+        def one(name:str)->dict:
+            record = judges.record(name, work[name])
+            report(record)
+            return record
+        records = list(pool.map(one, work))
+    write_tables(records, settings.out, Path(roster) if roster else None)
     return records
-
-
-def grade_with_free_box(
-    name:str,
-    path:Path,
-    out:Path,
-    free:'SimpleQueue[Sandbox]',
-    chapter:str|None,
-    seed:int,
-)->dict:
-    """The result of a submission, from the next sandbox that is free.
-
-    An error of ours is a result, too.
-    """
-    box = free.get()
-    try:
-        return grade_submission(name, path, out, box, chapter, seed)
-    except Exception as error:
-        return failed_record(error, name=name, file=path.name, chapter=chapter, seed=seed, new=True)
-    finally:
-        free.put(box)

@@ -3,12 +3,14 @@
 No files are written, nothing leaves the machine.
 """
 # Plain module: edited by hand, no notebook exports it.
+import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from .exercise import get_exercise
 from .grade import find_submissions, grade_notebook
-from .sandbox import Sandbox
 
 SIGNS = {'passed': '✓', 'written': '✓', 'unsolved': '·', 'missing': '·'}   # of a row; ✗ else
 
@@ -18,11 +20,12 @@ def progress(
 )->list[dict]:
     """A student's own state, one row an exercise.
 
-    Chapter, exercise, kind, state, marks, message. Files without exercises are passed over.
+    Chapter, exercise, kind, state, marks, message. Files without exercises are passed over. Nothing
+    is shut in: run it on your own notebooks only.
     """
-    with Sandbox() as box:
-        files = find_submissions([Path(p) for p in paths], Path('/dev/null')).values()
-        records = [grade_notebook(path, box) for path in files]
+    files = find_submissions([Path(p) for p in paths], Path('/dev/null')).values()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        records = list(pool.map(partial(grade_notebook, unsafe=True), files))
     return [progress_row(record['chapter'], v) for record in records for v in record['parts']]
 
 

@@ -17,7 +17,7 @@ from .exercise import chapter_exercises, get_exercise
 EMPTY_PROOF = '*Your proof:*'
 # a flag of a cell -> why it is a listing in the student's copy
 LEFT_OUT = {'cuda': 'needs a GPU', 'slow': 'takes long', 'browser': 'needs a browser',
-            'data': 'needs data that is downloaded'}
+            'data': 'needs data that is downloaded', 'sandbox': 'needs bubblewrap'}
 TEACHERS = '31_labs', '33_teaching'   # chapters that a student's course does without
 
 
@@ -176,8 +176,37 @@ def course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
     for name, p in course_chapters(chapters).items():
         if name in TEACHERS and not solutions: continue
         nb = json.loads(p.read_text(encoding='utf-8'))
-        files[p.relative_to(root)] = notebook_bytes(nb if solutions else student_copy(nb, name))
+        files[p.relative_to(root)] = notebook_bytes(nb if solutions else reading_copy(nb, name))
     return files
+
+
+def reading_copy(
+    nb:dict,      # the author's notebook, as JSON
+    chapter:str,  # its name
+)->dict:
+    "The student's notebook, without what only a site or nbgrader understands."
+    copied = student_copy(nb, chapter)
+    text = '\n'.join(''.join(c['source']) for c in copied['cells'] if c['cell_type'] == 'markdown')
+    titles = re.findall(r'^#+ (.*?)[ ]*\{#([\w-]+)[^}\n]*\}', text, re.M)
+    places = {anchor: re.sub(r'\s+', '-', title.strip()) for title, anchor in titles}
+    for c in copied['cells']:
+        source = ''.join(c['source'])
+        markdown = c['cell_type'] == 'markdown'
+        source = without_anchors(source, places) if markdown else without_marks(source)
+        c['source'] = source.splitlines(keepends=True)
+    return copied
+
+
+def without_anchors(text:str, places:dict[str, str])->str:
+    "Markdown without a site's anchors; links to one lead to the heading, or to the page."
+    text = re.sub(r'[ ]*\{#[\w-]+[^}\n]*\}', '', text)
+    text = re.sub(r'\]\(#([\w-]+)\)', lambda m: f'](#{places.get(m[1], m[1])})', text)
+    return re.sub(r'(?<=\.ipynb)#[\w-]+(?=\))', '', text)
+
+
+def without_marks(source:str)->str:
+    "Code without nbgrader's marks around a solution."
+    return re.sub(r'^\s*### (BEGIN|END) SOLUTION\n?', '', source, flags=re.M)
 
 
 def copy_course(
@@ -217,9 +246,12 @@ def stored_sums(record:Path)->dict[str, str]:
 
 def open_lab(
     folder:str|Path,
+    arguments:Iterable[str]=(), # for JupyterLab
 )->int:
-    "Open JupyterLab in a folder; its exit code."
+    "Open JupyterLab at the first page of the course in a folder; its exit code."
     if importlib.util.find_spec('jupyterlab') is None:
-        raise RuntimeError('JupyterLab is not installed: `pip install jupyterlab`. The notebooks '
-                           f'lie in {folder}; any other editor opens them, too.')
-    return subprocess.call([sys.executable, '-m', 'jupyterlab', str(folder)])
+        raise RuntimeError("JupyterLab is not installed: `pip install 'eqtutor[lab]'`. The "
+                           f'notebooks lie in {folder}; any other editor opens them, too.')
+    first = '/lab/tree/nbs/index.ipynb' if (Path(folder)/'nbs'/'index.ipynb').exists() else '/lab'
+    return subprocess.call([sys.executable, '-m', 'jupyterlab', f'--LabApp.default_url={first}',
+                            *arguments, str(folder)])

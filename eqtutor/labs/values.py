@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..groups import Group
 
+LARGEST_GROUP = 1000   # elements
 # what the expression that puts a case to a function may use
 CALL_NAMES:dict[str, Any] = {'torch': torch, 'F': F}
 
@@ -52,8 +53,16 @@ def decode(
     if 'npy' in value:
         file = io.BytesIO(base64.b64decode(value['npy']))
         return torch.from_numpy(np.array(np.load(file, allow_pickle=False)))
-    if 'group' in value: return Group(str(value['name']), decode(value['group']))
+    if 'group' in value: return decode_group(value)
     return {as_key(decode(k)): decode(v) for k, v in value['dict']}
+
+
+def decode_group(value:dict)->Group:
+    "The group of a name and matrices, if its table, whose size is the square, is small enough."
+    matrices = decode(value['group'])
+    if len(matrices) > LARGEST_GROUP:
+        raise ValueError(f'a group of {len(matrices)} elements, {LARGEST_GROUP} are the limit')
+    return Group(str(value['name']), matrices)
 
 
 def as_key(value:Any)->Any:

@@ -11,7 +11,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
-from ..core import check_positive, one_of
+from ..core import check_not_negative, check_positive, one_of
 from ..groups import Group, get_group
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000a
@@ -51,6 +51,10 @@ class SpatialPool2d(nn.Module):
         self.kernel_size, self.padding = kernel_size, padding
         self.stride = kernel_size if stride is None else stride
         check_positive(kernel_size=self.kernel_size, stride=self.stride)
+        check_not_negative(padding=padding)
+        if 2*padding > kernel_size:
+            raise ValueError('padding is at most half the window, or one would lie '
+                             f'outside: got {padding} with kernel_size={kernel_size}')
         self.group, self.strict = get_group(group), strict
         self.reduce = one_of(reduce, 'max', 'mean')
         self.axes = reversed_axes(self.group)

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from ..core import IndexTables, check_input, check_odd, check_positive, one_of
+from ..core import (IndexTables, check_input, check_not_negative, check_odd,
+                          check_positive, one_of)
 from ..groups import Group, get_group
 from ..kernels.self_attention import (
     AttentionPlan, draw_seed, dropout_mask, plan_attention,
@@ -136,16 +137,16 @@ class EquivariantSelfAttention2d(IndexTables):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
         if head_channels is None: head_channels = max(out_channels//2, 1)
-        check_positive(head_channels=head_channels)
+        check_positive(head_channels=head_channels, extent=extent)
+        check_not_negative(crop=crop)
         if window is not None: check_odd(window=window)
-        rates = dict(attention_dropout=attention_dropout, value_dropout=value_dropout)
-        for name, p in rates.items():
-            if 0 <= p < 1: continue
+        self.attention_dropout, self.value_dropout = attention_dropout, value_dropout
+        for name in ('attention_dropout', 'value_dropout'):
+            if 0 <= (p := getattr(self, name)) < 1: continue
             raise ValueError(f'{name} must be at least 0 and below 1, got {p}')
         self.in_channels, self.out_channels, self.crop = in_channels, out_channels, crop
         self.group, self.window = get_group(group), window
         self.heads, self.head_channels = heads, head_channels
-        self.attention_dropout, self.value_dropout = attention_dropout, value_dropout
         self.encoding = one_of(encoding, 'relative', 'target', 'printed', 'none')
         width = heads*head_channels
         self.query, self.key, self.value = (nn.Linear(in_channels, width)

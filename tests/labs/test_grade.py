@@ -2,19 +2,28 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
-from eqtutor.labs import chapter_exercises, course_chapters, grade, grade_notebook
-from eqtutor.labs.grade import (FAILED, chapter_in, find_submissions, marks_table, spreadsheet_safe,
-                                stored_record)
+from eqtutor.groups import Group
+from eqtutor.labs import (Limits, chapter_exercises, course_chapters, grade, grade_notebook,
+                          prelude, without_isolation)
+from eqtutor.labs._worker import answer_task
+from eqtutor.labs.grade import (FAILED, answers_in, chapter_in, find_submissions, judge_reply,
+                                notebook_cells, seed_of, task_of, within)
+from eqtutor.labs.gradebook import marks_table, spreadsheet_safe, stored_record
+from eqtutor.labs.values import encode
 
 GROUPS, CONVOLUTION = '01_groups', '05_convolution'
+NAMES = {name: value for name, value in vars(prelude).items() if not name.startswith('__')}
 WITH_EXERCISES = [name for name in course_chapters() if chapter_exercises(name)]
 
 
@@ -34,16 +43,33 @@ def mark_by_hand(out, name, marks):
 
 # --- three students
 
+def judged_here(name, answers):
+    "What is said of answers, run in this process: the author's own need no sandbox."
+    asked = [e for e in chapter_exercises(name) if e.kind != 'proof']
+    replies = [answer_task(asdict(task_of(e, answers[e.id], 7)), NAMES) for e in asked]
+    return [judge_reply(e, reply, 7) for e, reply in zip(asked, replies)]
+
+
 @pytest.mark.parametrize('name', WITH_EXERCISES)
-def test_solutions_have_full_marks_and_an_empty_copy_none(name, students, box, tmp_path):
+def test_solutions_have_full_marks_and_an_empty_copy_none(name, students):
+    verdicts = judged_here(name, students.solutions(name))
+    assert {v.state for v in verdicts} == {'passed'}, verdicts
+    cells = students.empty(name)['cells']
+    about = [(c['metadata'].get('nbgrader', {}).get('grade_id', ''), c) for c in cells]
+    stubs = {id.removeprefix('ex-').replace('-', '.'): ''.join(c['source']) for id, c in about}
+    assert {v.state for v in judged_here(name, stubs)} == {'unsolved'}
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize('name', [GROUPS, *(pytest.param(name, marks=pytest.mark.slow)
+                                            for name in WITH_EXERCISES if name != GROUPS)])
+def test_the_same_in_a_sandbox(name, students, tmp_path):
     asked = chapter_exercises(name)
-    best = students.graded(students.solved(name), tmp_path, box, seed=7)
+    best = students.graded(students.solved(name), tmp_path, seed=7, unsafe=False)
     states = ['by hand' if e.kind == 'proof' else 'passed' for e in asked]
     assert [v['state'] for v in best['parts']] == states
     assert best['marks'] + best['by hand'] == sum(e.marks for e in asked)
-    none = students.graded(students.empty(name), tmp_path, box)
-    assert (none['marks'], none['by hand']) == (0, 0)
-    assert {v['state'] for v in none['parts']} == {'unsolved'}
+    assert best['isolation'].startswith('bubblewrap')
 
 
 CLOCKWISE = '''
@@ -52,120 +78,192 @@ def lift_convolve(x, w, group):
     return torch.stack([F.conv2d(x, v.flip(-1, -2), padding=1) for v in turned], 2)'''
 
 
-def test_who_turns_clockwise_is_told(students, box, tmp_path):
-    wrong = students.solve(students.empty(CONVOLUTION), {'5.3': CLOCKWISE})
-    parts = students.graded(wrong, tmp_path, box)['parts']
-    assert [v['state'] for v in parts] == ['unsolved', 'unsolved', 'wrong', 'unsolved']
-    assert parts[2]['message'].startswith('Your kernel turns clockwise')
+def test_who_turns_clockwise_is_told(students):
+    verdict = judged_here(CONVOLUTION, students.solutions(CONVOLUTION) | {'5.3': CLOCKWISE})[0]
+    assert verdict.state == 'wrong' and verdict.message.startswith('Your kernel turns clockwise')
 
 
 # --- strange files
 
-@pytest.mark.parametrize('content', ['', '{', '[]', '{"cells": 3}', '{"cells": [3]}', '\x00'])
-def test_what_is_no_notebook_is_a_result(content, students, box, tmp_path):
-    record = students.graded(content, tmp_path, box, chapter='01')
-    assert (record['marks'], record['of']) == (0, 11) and 'cannot be read' in record['problem']
+@pytest.mark.parametrize('content', ['', '{', '[]', '{"cells": 3}', '{"cells": [3]}', '\x00',
+                                     '['*10**5, 'PK\x03\x04', '{"cells": [], "metadata": 3}'])
+def test_what_is_no_notebook_is_a_result(content, students, tmp_path):
+    record = students.graded(content, tmp_path, chapter='01')
+    assert (record['marks'], record['of']) == (0, 11)
+    assert 'cannot be graded' in record['problem'] or record['parts'][1]['state'] == 'missing'
 
 
-def test_a_terabyte_of_nothing_is_not_read(box, tmp_path):
+def test_a_zip_is_told_and_a_mark_before_the_text_is_none(students, tmp_path):
+    assert 'zip archive' in students.graded('PK\x03\x04', tmp_path, chapter='01')['problem']
+    marked = b'\xef\xbb\xbf' + json.dumps({'cells': []}).encode()
+    assert students.graded(marked, tmp_path, chapter='01')['problem'] == ''
+
+
+def test_a_terabyte_of_nothing_is_not_read(tmp_path):
     (file := tmp_path/'x.ipynb').touch()
     os.truncate(file, 10**12)
-    assert 'larger than 20 MB' in grade_notebook(file, box, '01')['problem']
+    assert 'larger than 20 MB' in grade_notebook(file, chapter='01', unsafe=True)['problem']
 
 
-def test_a_link_is_no_submission(box, tmp_path):
+def test_a_link_is_no_submission(tmp_path):
     (tmp_path/'x.ipynb').symlink_to('/etc/passwd')
-    assert 'not a plain file' in grade_notebook(tmp_path/'x.ipynb', box, '01')['problem']
+    problem = grade_notebook(tmp_path/'x.ipynb', chapter='01', unsafe=True)['problem']
+    assert 'not a plain file' in problem
 
 
-def test_an_unknown_chapter_is_a_problem(students, box, tmp_path):
-    record = students.graded('{"cells": []}', tmp_path, box)
+def test_an_unknown_chapter_is_a_problem(students, tmp_path):
+    record = students.graded('{"cells": []}', tmp_path)
     assert record['of'] == 0 and "no chapter with exercises is called 'ann'" in record['problem']
 
 
-def test_the_chapter_is_read_from_the_file_or_its_name(tmp_path):
-    assert chapter_in(b'{"chapter": "05_convolution"}', Path('x.ipynb')) == CONVOLUTION
-    assert chapter_in(b'{"chapter": "77_none"}', Path('01_groups.ipynb')) == GROUPS
+def told(chapter='', ids=(), name='x'):
+    "The chapter of a notebook that says so in these three places."
+    nb = {'metadata': {'eqtutor': {'chapter': chapter}}}
+    return chapter_in(nb, [{'id': id} for id in ids], Path(f'{name}.ipynb'))
+
+
+def test_the_chapter_is_read_from_the_file_or_its_name():
+    assert told(CONVOLUTION) == told('05') == told('77_none', name=CONVOLUTION) == '05'
+    assert told(ids=['ex-5-1', 'check-1-2', 'task-1-1', 'ex-x']) == told(name='5_ann') == '05'
+    assert told(CONVOLUTION, ['ex-5-1'], '01_ann') == '05'   # no chapter, but a person's name
+
+
+@pytest.mark.parametrize('where', [dict(name=GROUPS), dict(ids=['ex-1-2']),
+                                   dict(ids=['ex-5-1', 'ex-1-2'])])
+def test_a_file_that_names_another_chapter_is_a_problem(where):
+    with pytest.raises(ValueError, match=r'several chapters \(its metadata: 05; .*: .*01'):
+        told(CONVOLUTION, **where)
 
 
 @pytest.fixture(scope='module')
 def full(students): return students.solved(GROUPS)
 
 
-def states(nb, students, folder, box):
-    return [v['state'] for v in students.graded(nb, folder, box)['parts']]
+def states(nb, students, folder): return [v['state'] for v in students.graded(nb, folder)['parts']]
 
 
-def test_deleted_and_doubled_cells_are_told(full, students, box, tmp_path):
-    without = [c for c in full['cells'] if 'centre' not in ''.join(c['source'])]
-    assert states(full | {'cells': without}, students, tmp_path, box)[1] == 'missing'
-    doubled = states(full | {'cells': full['cells']*2}, students, tmp_path, box)
+def test_deleted_and_doubled_cells_are_told(full, students, tmp_path):
+    doubled = states(full | {'cells': full['cells']*2}, students, tmp_path)
     assert doubled[1:] == ['stopped']*3
+    assert states(full | {'cells': []}, students, tmp_path) == ['missing']*4
 
 
-@pytest.mark.parametrize('metadata', [{}, [1], None, {'nbgrader': 5}])
-def test_without_metadata_functions_are_found_by_name(full, students, box, tmp_path, metadata):
-    stripped = full | {'cells': [c | {'metadata': metadata} for c in full['cells']]}
-    assert states(stripped, students, tmp_path, box) == ['missing', 'passed', 'passed', 'passed']
+def test_without_metadata_functions_are_found_by_name(full):
+    strange = [{}, [1], None, {'nbgrader': 5}]*99
+    cells = [c | {'metadata': m} for c, m in zip(full['cells'], strange)]
+    found = notebook_cells({'cells': cells})
+    asked = {e.id: len(answers_in(found, e)) for e in chapter_exercises(GROUPS)}
+    assert asked == {'1.1': 0, '1.2': 1, '1.3': 1, '1.4': 1}
+
+
+# --- results are judged under limits
+
+def test_a_result_that_takes_long_to_judge_costs_itself(monkeypatch):
+    e = chapter_exercises(GROUPS)[1]
+    module = sys.modules['eqtutor.labs.grade']   # of the name of its function
+    monkeypatch.setattr(module, 'JUDGING', .05)
+    monkeypatch.setattr(module, 'judge', lambda *args: all(iter(lambda: 1, 0)))
+    said = judge_reply(e, {'answers': []}, 0)
+    assert said.state == 'stopped' and said.message == 'its answer cannot be judged (TimeoutError)'
+    with within(9): pass
+
+
+def test_a_group_of_twenty_thousand_and_a_long_name_are_no_answer():
+    e = chapter_exercises(GROUPS)[1]
+    cases = len(e.cases(0))
+    large = {'group': encode(torch.eye(2, dtype=torch.long).expand(20_000, 2, 2)), 'name': 'G'}
+    named = encode(Group('N'*4_000_000, torch.eye(2, dtype=torch.long)[None]))
+    verdicts = [judge_reply(e, {'answers': [{'value': v}]*cases}, 0) for v in (large, named)]
+    assert [v.state for v in verdicts] == ['stopped', 'wrong']
+    assert all(len(v.message) < 2001 for v in verdicts)
+
+
+def test_every_submission_has_its_own_seed():
+    assert len({seed_of(name, 3) for name in map(str, range(99))}) == 99
+    assert seed_of('ann', 3) == seed_of('ann', 3) != seed_of('ann', 4)
 
 
 # --- a class
 
-@pytest.fixture
-def course(tmp_path, students):
-    "Four students: full marks, none, a loop and a script, and a file that is empty."
+LOOP = 'def centre(group):\n    while True: pass'
+QUICK = Limits(seconds=4, memory=300)
+
+
+@pytest.fixture(scope='module')
+def first_run(tmp_path_factory, students):
+    "Students with full marks, none, a loop and a script; files that are strange: graded once."
+    folder = tmp_path_factory.mktemp('class')
     solved = students.solutions(GROUPS)
-    eve = solved | {'1.2': 'while True: pass', '1.1': '<script>alert(1)</script>'}
-    files = {'ann': solved, '=bob': {}, 'eve': eve, 'zoe': {}}
-    students.hand_in(tmp_path/'in', GROUPS, {f'{name}/{GROUPS}': a for name, a in files.items()})
-    (tmp_path/'in'/'zoe'/f'{GROUPS}.ipynb').write_text('{}')
+    eve = solved | {'1.2': LOOP, '1.1': '<script>alert(1)</script>'}
+    files = {'ann': solved, '=bob': {}, 'eve': eve, 'zoe': {}, 'esc\x1b[2J': {}}
+    students.hand_in(folder/'in', GROUPS, {f'{name}/{GROUPS}': a for name, a in files.items()})
+    (folder/'in'/'zoe'/f'{GROUPS}.ipynb').write_text('{}')
+    (folder/'in'/'ann'/'again').symlink_to(folder/'in', target_is_directory=True)
+    os.mkfifo(folder/'in'/'fifo.ipynb')
+    for link in ('loop.ipynb', 'folder'): (folder/'in'/link).symlink_to(folder/'in'/link)
+    graded_class(folder, limits=QUICK, unsafe=bool(without_isolation()))
+    return folder
+
+
+@pytest.fixture
+def course(first_run, tmp_path):
+    "A copy of the class, with its results."
+    for part in ('in', 'out'):
+        shutil.copytree(first_run/part, tmp_path/part, symlinks=True,
+                        ignore=shutil.ignore_patterns('fifo.ipynb'))
     return tmp_path
 
 
 def graded_class(course, **options):
     "The records by student."
-    records = grade([course/'in'], course/'out', **{'seconds': 4, 'workers': 2} | options)
+    isolated = {'limits': QUICK, 'unsafe': bool(without_isolation())}
+    records = grade([course/'in'], course/'out', **{'workers': 2} | isolated | options)
     return {r['name'].split('/')[0]: r for r in records}
 
 
-def test_a_class_is_graded_into_a_table_and_pages(course):
-    records = graded_class(course)
-    assert {n: r['marks'] for n, r in records.items()} == {'ann': 8, '=bob': 0, 'eve': 5, 'zoe': 0}
-    assert records['zoe']['of'] == 11
-    page = (course/'out'/'feedback'/'eve'/f'{GROUPS}.html').read_text()
+def test_a_class_is_graded_into_a_table_and_pages(first_run):
+    out = first_run/'out'
+    records = {r['name'].split('/')[0]: r for r in json.loads((out/'marks.json').read_text())}
+    marks = {name: r['marks'] for name, r in records.items()}
+    assert marks == {'ann': 8, '=bob': 0, 'eve': 5, 'zoe': 0, 'esc\x1b[2J': 0, 'fifo': 0, 'loop': 0}
+    assert records['zoe']['of'] == 11 and 'not a plain file' in records['loop']['problem']
+    assert 'not a plain file' in records['fifo']['problem']
+    assert len({r['seed'] for r in records.values()}) == 7
+    assert len({r['isolation'] for r in records.values()}) == 1
+    page = (out/'feedback'/'eve'/f'{GROUPS}.html').read_text()
     assert '<script>' not in page and '&lt;script&gt;' in page and 'no answer within 4 s' in page
-    rows = table(course/'out')
+    rows = table(out)
     assert list(rows)[0].startswith("'=bob")   # a spreadsheet would run it
-    assert [r['total'] for r in rows.values()] == ['0', '8', '5', '0']
+    assert [rows[f'{n}/{GROUPS}']['total'] for n in ('ann', 'eve', 'zoe')] == ['8', '5', '0']
     assert '1.2 stopped' in rows[f'eve/{GROUPS}']['remarks']
-    assert not list((course/'out').rglob('*.part'))
-    assert len(json.loads((course/'out'/'marks.json').read_text())) == 4
+    assert not list(out.rglob('*.part'))
 
 
 def test_a_second_run_takes_what_it_finds_and_keeps_a_teacher_s_marks(course, students):
-    graded_class(course)
     mark_by_hand(course/'out', f'ann/{GROUPS}', '2.5')
-    students.hand_in(course/'in', GROUPS, {f'zoe/{GROUPS}': {}})            # one hands in again
-    (course/'out'/'results'/'eve'/f'{GROUPS}.json').write_text('{half')     # a damaged result
-    new = {name: r['new'] for name, r in graded_class(course, workers=1).items()}
-    assert new == {'=bob': False, 'ann': False, 'eve': True, 'zoe': True}
-    assert [r['total'] for r in table(course/'out').values()] == ['0', '10.5', '5', '0']
-
-
-def test_a_table_from_a_spreadsheet_and_a_new_version_of_a_proof(course, students):
-    graded_class(course)
-    mark_by_hand(course/'out', f'ann/{GROUPS}', '1.5')
-    theirs = (course/'out'/'marks.csv').read_text().replace(',', ';')
+    theirs = (course/'out'/'marks.csv').read_text().replace(',', ';')    # a spreadsheet wrote it
     (course/'out'/'marks.csv').write_text(theirs, encoding='utf-8-sig')
-    better = students.solutions(GROUPS) | {'1.1': 'A better proof.'}
-    students.hand_in(course/'in', GROUPS, {f'ann/{GROUPS}': better})
-    graded_class(course)
+    better = {'1.1': 'A better proof.'}
+    students.hand_in(course/'in', GROUPS, {f'ann/{GROUPS}': better, f'zoe/{GROUPS}': {}})
+    (course/'out'/'results'/'=bob'/f'{GROUPS}.json').write_text('{half')     # a damaged result
+    new = {name: r['new'] for name, r in graded_class(course, workers=1).items()}
+    assert {name for name, fresh in new.items() if fresh} == {'ann', 'zoe', '=bob'}
     ann = table(course/'out')[f'ann/{GROUPS}']
-    assert (ann['1.1'], ann['total']) == ('1.5', '9.5') and 'before this version' in ann['remarks']
+    assert (ann['1.1'], ann['total']) == ('2.5', '2.5') and 'before this version' in ann['remarks']
+    assert table(course/'out')[f'eve/{GROUPS}']['total'] == '5'
+
+
+def test_without_a_sandbox_every_result_says_so_and_none_is_taken_for_a_safe_one(course):
+    before = graded_class(course, unsafe=False) if not without_isolation() else {}
+    records = graded_class(course, unsafe=True)
+    assert {r['isolation'] for r in records.values()} == {'none (--unsafe)'}
+    assert all(r['new'] for r in records.values()) or not before
+    page = (course/'out'/'feedback'/'ann'/f'{GROUPS}.html').read_text()
+    assert 'without a sandbox' in page
+    assert 'graded without a sandbox' in table(course/'out')[f'ann/{GROUPS}']['remarks']
 
 
 def test_a_file_that_is_no_table_of_marks_is_not_touched(course):
-    (course/'out').mkdir()
     (course/'out'/'marks.csv').write_text('mine')
     with pytest.raises(ValueError, match='no table of marks'): graded_class(course)
     assert (course/'out'/'marks.csv').read_text() == 'mine'
@@ -173,7 +271,7 @@ def test_a_file_that_is_no_table_of_marks_is_not_touched(course):
 
 def test_no_submission_is_an_error():
     with pytest.raises(FileNotFoundError, match='no submission at /nowhere'):
-        grade(['/nowhere'], 'x')
+        grade(['/nowhere'], 'x', unsafe=True)
 
 
 @pytest.mark.parametrize('text, safe', [('=1', "'=1"), ('a;=1', "a;'=1"), (' -1', "' -1"),
@@ -183,15 +281,17 @@ def test_a_spreadsheet_runs_nothing(text, safe): assert spreadsheet_safe(text) =
 
 def test_the_columns_stand_in_the_order_of_the_course():
     parts = [{'id': id, 'state': 'passed', 'marks': 1} for id in ('24b.1', '24.10', '5.1', '24.9')]
-    record = {'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts}
+    record = {'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts,
+              'isolation': ''}
     head = marks_table([record], {}).splitlines()[0]
-    assert head == '"submission","chapter","5.1","24.9","24.10","24b.1","total","of","remarks"'
+    names = 'submission chapter 5.1 24.9 24.10 24b.1 total of remarks comment'.split()
+    assert head == ','.join(f'"{name}"' for name in names)
 
 
 # --- names and files that would stop a class
 
 def test_half_characters_long_names_and_names_of_results_are_graded(students, tmp_path):
-    solved = students.solutions(GROUPS)
+    solved = {'1.3': students.solutions(GROUPS)['1.3']}
     half = {'1.3': 'def blocks(): raise ValueError(chr(0xd800))'}
     strange = {'good': solved, 'half': half, 'proof': {'1.1': 'my proof \ud800'}, 'x'*247: solved,
                'good.json/01': solved, 'good.html/01': solved, os.fsdecode(b'm\xfcller'): solved}
@@ -199,9 +299,9 @@ def test_half_characters_long_names_and_names_of_results_are_graded(students, tm
     (out/'results').mkdir(parents=True)
     (out/'results'/'half.json').write_text('[]')
     folder = students.hand_in(tmp_path/'in', GROUPS, strange)
-    records = grade([folder], out, workers=1)
-    assert sorted(r['marks'] for r in records) == [0, 0, 8, 8, 8, 8, 8] and len(table(out)) == 7
-    assert not any(r['new'] for r in grade([folder], out, workers=1))
+    records = grade([folder], out, unsafe=True)
+    assert sorted(r['marks'] for r in records) == [0, 0, 2, 2, 2, 2, 2] and len(table(out)) == 7
+    assert not any(r['new'] for r in grade([folder], out, unsafe=True))
 
 
 def proofs(out): return {name: row['1.1'] for name, row in table(out).items()}
@@ -211,14 +311,14 @@ def test_marks_stay_with_the_name_of_a_submission(students, tmp_path):
     out, proof = tmp_path/'out', {'1.1': 'my proof'}
     early = students.hand_in(tmp_path/'in', GROUPS, {'anna/01': proof, 'ben/01': proof})
     late = students.hand_in(tmp_path/'late', GROUPS, {'carl/01': proof})
-    grade([early], out, workers=1)
+    grade([early], out, unsafe=True)
     mark_by_hand(out, 'anna/01', 2)
-    grade([late], out, workers=1)
+    grade([late], out, unsafe=True)
     assert proofs(out) == {'anna/01': '2', 'ben/01': '', 'carl/01': ''}
     assert (out/'marks.csv.bak').exists()
     anna, ben = early/'anna'/'01.ipynb', early/'ben'/'01.ipynb'
     assert find_submissions([anna, ben], out) == find_submissions([ben, anna], out)
-    grade([ben, anna], out, workers=1)
+    grade([ben, anna], out, unsafe=True)
     assert proofs(out)['anna/01'] == '2'
     second = students.hand_in(tmp_path/'2', GROUPS, {'anna/01': {}})
     assert len(find_submissions([early/'anna', second/'anna'], out)) == 2   # even folders agree
@@ -227,7 +327,7 @@ def test_marks_stay_with_the_name_of_a_submission(students, tmp_path):
 def test_other_limits_and_the_machine_s_faults_are_another_attempt(students, tmp_path):
     slow = 'import time; time.sleep(1.5)\n' + students.solutions(GROUPS)['1.3']
     folder, out = students.hand_in(tmp_path/'in', GROUPS, {'dora': {'1.3': slow}}), tmp_path/'out'
-    def result(seconds): return grade([folder], out, seconds=seconds, workers=1)[0]
+    def result(seconds): return grade([folder], out, limits=Limits(seconds), unsafe=True)[0]
     assert [result(seconds)['marks'] for seconds in (0, 9)] == [0, 2]
     assert result(9)['new'] is False
     file = out/'results'/'dora.json'
@@ -238,15 +338,9 @@ def test_other_limits_and_the_machine_s_faults_are_another_attempt(students, tmp
 
 # --- at full size
 
-HOSTILE = {'5.4': 'import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n'
-                  'def mirrored_panels():\n    return [3, 2, 1, 0]',
-           '5.3': 'def lift_convolve(x, w, group):\n    while True: pass'}
-
-
-def hand_in_many(students, folder, n, answers):
-    "n times the same answers to chapter 05; `None` for the author's."
-    if answers is None: answers = students.solutions(CONVOLUTION)
-    answers = {id: source for id, source in answers.items() if id in ('5.3', '5.4')}
+def hand_in_many(students, folder, n):
+    "n times the author's answers to what a machine marks in chapter 05."
+    answers = {id: students.solutions(CONVOLUTION)[id] for id in ('5.3', '5.4')}
     text = json.dumps(students.solve(students.empty(CONVOLUTION), answers))
     for i in range(n):
         (file := folder/f's{i:03d}'/f'{CONVOLUTION}.ipynb').parent.mkdir(parents=True)
@@ -254,33 +348,31 @@ def hand_in_many(students, folder, n, answers):
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.sandbox
 @pytest.mark.timeout(900)
 def test_a_hundred_submissions_take_less_than_ten_minutes(students, tmp_path):
-    honest = hand_in_many(students, tmp_path/'in', 98, None)
-    hostile = hand_in_many(students, tmp_path/'hostile', 2, HOSTILE)
+    folder = hand_in_many(students, tmp_path/'in', 100)
     start = time.monotonic()
-    records = grade([honest, hostile], tmp_path/'out', workers=2)
-    seconds = time.monotonic() - start
+    records = grade([folder], tmp_path/'out', workers=2)
+    assert time.monotonic() - start < 600
     full = sum(e.marks for e in chapter_exercises(CONVOLUTION) if e.kind != 'proof')
-    marks = [r['marks'] for r in records]
-    assert marks[:98] == [full]*98 and max(marks[98:]) < full and len(marks) == 100
-    assert seconds < 600
-    start = time.monotonic()
-    again = grade([honest, hostile], tmp_path/'out', workers=2)
-    assert not any(r['new'] for r in again) and time.monotonic() - start < 30
+    assert [r['marks'] for r in records] == [full]*100
 
 
 def test_an_interrupted_run_goes_on(students, tmp_path):
-    folder, out = hand_in_many(students, tmp_path/'in', 30, None), tmp_path/'out'
-    script = f'from eqtutor.labs import grade; grade([{str(folder)!r}], {str(out)!r}, workers=1)'
+    n, folder, out = 5, hand_in_many(students, tmp_path/'in', 5), tmp_path/'out'
+    script = ('from eqtutor.labs import grade\n'
+              f'grade([{str(folder)!r}], {str(out)!r}, workers=1, unsafe=True)')
     env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
     run = subprocess.Popen([sys.executable, '-c', script], env=env)
     def results(): return len(list((out/'results').rglob('*.json')))
-    while results() < 3 and run.poll() is None: time.sleep(.05)
+    while results() < 2 and run.poll() is None: time.sleep(.05)
     run.send_signal(signal.SIGKILL)
     run.wait()
     before = results()
-    assert 3 <= before < 30
-    records = grade([folder], out, workers=2)
-    assert sum(not r['new'] for r in records) in (before, before - 1)
-    assert len(records) == 30 and len({r['marks'] for r in records}) == 1
+    assert 2 <= before < n
+    records = grade([folder], out, workers=2, unsafe=True)
+    # a fork that was at work may have ended its own
+    assert before <= sum(not r['new'] for r in records) <= before + 1
+    assert len(records) == n and len({r['marks'] for r in records}) == 1

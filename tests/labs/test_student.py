@@ -1,13 +1,17 @@
 "Students' notebooks: no line of a solution, nbgrader's metadata; a course that overwrites nothing."
+import ast
 import json
 import re
+import sys
+from configparser import ConfigParser
+from pathlib import Path
 
 import pytest
 
 from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, course_chapters,
-                          student_copy, stub)
+                          open_lab, student_copy, stub)
 from eqtutor.labs.course import package_folder
-from eqtutor.labs.student import cell_mark
+from eqtutor.labs.student import cell_mark, reading_copy
 
 SOLVED = '''
 def _helper(x): return x + 1   # secret one
@@ -216,3 +220,76 @@ def test_run_all_passes_every_check_of_a_solved_copy(students, as_reader):
     cards = cards_of(students.solved('01_groups'))
     words = [card.replace(':', ' ').split()[:2] for card in cards]
     assert words == [[f'1.{n}', 'passed'] for n in (2, 3, 4)]
+
+
+# --- as a student gets it from a wheel
+
+SITE_ONLY = {'cells': [
+    cell('markdown',
+         '## A *title*, long {#sec-x}\n\n[there](#sec-x), [page](../1/01_a.ipynb#sec-y)'),
+    cell('code', "#| solution 1.2\ndef centre(group):\n    return 1")]}
+
+
+def test_a_reader_s_copy_has_no_marks_of_site_or_nbgrader():
+    title, code = [''.join(c['source']) for c in reading_copy(SITE_ONLY, '01_groups')['cells']]
+    there = '[there](#A-*title*,-long), [page](../1/01_a.ipynb)'
+    assert title == f'## A *title*, long\n\n{there}'
+    assert code == "def centre(group):\n    raise NotImplementedError('your turn: exercise 1.2')"
+
+
+def test_the_whole_course_is_free_of_such_marks(tmp_path):
+    copies = [p for p in copy_course(tmp_path)['written'] if p.suffix == '.ipynb']
+    texts = [''.join(c['source']) for p in copies
+             for c in json.loads(p.read_text(encoding='utf-8'))['cells']]
+    assert len(copies) > 20
+    assert not [t for t in texts if re.search(r'\{#\w|### BEGIN SOLUTION|\.ipynb#', t)]
+
+
+def requirements(*extras):
+    "The names of what an installation with these extras brings."
+    config = ConfigParser(delimiters=['='], interpolation=None)
+    config.read(Path(__file__).parents[2]/'settings.ini', encoding='utf-8')
+    lists = ['requirements', *(f'{extra}_requirements' for extra in extras)]
+    return {re.match(r'[\w-]+', word)[0] for name in lists
+            for word in config['DEFAULT'][name].split()}
+
+
+IMPORTED_AS = {'scikit-learn': 'sklearn', 'pillow': 'PIL'}
+COME_ALONG = {'IPython', 'PIL', 'ipykernel', 'nbformat', 'typing_extensions', 'click'}
+
+
+def imported(source):
+    "The packages that a cell imports."
+    tree = ast.parse(re.sub(r'^\s*[%!].*', '', source, flags=re.M))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import): yield from (a.name.split('.')[0] for a in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module: yield node.module.split('.')[0]
+
+
+def test_what_a_student_s_notebooks_import_comes_with_the_extra(tmp_path):
+    "`pip install 'eqtutor[lab]'` is enough; without the extra it would not be."
+    brought = {IMPORTED_AS.get(name, name) for name in requirements('lab')} | COME_ALONG
+    standard = {*sys.stdlib_module_names, 'eqtutor'}
+    missing = {}
+    for p in copy_course(tmp_path)['written']:
+        if p.suffix != '.ipynb': continue
+        cells = json.loads(p.read_text(encoding='utf-8'))['cells']
+        sources = [''.join(c['source']) for c in cells if c['cell_type'] == 'code']
+        names = {name for s in sources for name in imported(s)} - standard
+        if names - brought: missing[p.stem] = names - brought
+    assert not missing
+    assert 'fastcore' in requirements('lab') - requirements()
+
+
+def test_jupyter_opens_the_first_page_with_the_arguments(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr('subprocess.call', lambda command: called.append(command) or 0)
+    copy_course(tmp_path, chapters=['index'])
+    assert open_lab(tmp_path, ['--allow-root']) == 0
+    assert called[0][3:] == ['--LabApp.default_url=/lab/tree/nbs/index.ipynb', '--allow-root',
+                             str(tmp_path)]
+
+
+def test_without_jupyter_one_command_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+    with pytest.raises(RuntimeError, match=r"pip install 'eqtutor\[lab\]'"): open_lab(tmp_path)

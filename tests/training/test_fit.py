@@ -76,6 +76,8 @@ def check_resume_refuses(check_refuses, finished):
 
 @pytest.mark.parametrize('match, settings', [
     ('epochs must be at least 1, got -1', dict(epochs=-1)),
+    ('epochs must be a whole number, got 1.5', dict(epochs=1.5)),
+    ('epochs must be a whole number, got True', dict(epochs=True)),
     (r"schedule must be one of \('constant', 'cosine'", dict(schedule='step')),
     (r"optimizer must be one of \('adam', 'sgd', 'nesterov'\), got 'lion'", dict(optimizer='lion')),
     ('precision must be one of', dict(precision='fp8')),
@@ -87,6 +89,8 @@ def check_resume_refuses(check_refuses, finished):
     ('resume=True needs out=', dict(resume=True)),
     ('must have a length', dict(train=iter([]))),
     ('must have a length', dict(train=[])),
+    ('Labels count from 0; there is -100', dict(train=DataLoader(TensorDataset(
+        torch.zeros(2, 1, 28, 28), torch.tensor([3, -100]))))),
 ], ids=lambda v: '' if isinstance(v, str) else next(iter(v)))
 def test_refused_settings(check_refuses, match, settings):
     check_refuses(ValueError, match, **settings)

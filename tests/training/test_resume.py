@@ -14,6 +14,7 @@ from tests.forked import TooLong, script, start, wait
 
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.data import ImageSet, TensorLoader, digits
+from eqtutor.files import alone_in
 from eqtutor.nn.layers import GroupBatchNorm2d, GroupPool
 from eqtutor.training import fit, load_weights, read_checkpoint, seed_everything
 
@@ -151,6 +152,15 @@ def check_refuses(run, match, error=ValueError, **kwargs):
     before = {p.name: p.read_bytes() for p in run.iterdir()}
     with pytest.raises(error, match=match) as caught: train(run, resume=True, **kwargs)
     assert '\n' not in str(caught.value)
+    assert before == {p.name: p.read_bytes() for p in run.iterdir()}
+
+
+@posix
+@pytest.mark.parametrize('resume', [True, False])
+def test_a_folder_in_which_another_process_trains_is_refused(run, resume):
+    before = {p.name: p.read_bytes() for p in run.iterdir()}
+    with alone_in(run), pytest.raises(ValueError, match='Another process is at work in'):
+        train(run, resume=resume)
     assert before == {p.name: p.read_bytes() for p in run.iterdir()}
 
 

@@ -37,7 +37,7 @@ def die(*args, **kwargs):
 
 def die_half_written(write_atomic, path, data):
     "Half of the bytes reach the disk, under the name `write_atomic` gives a file at first."
-    with open(path.with_name(path.name + '.part'), 'wb') as file:
+    with open(path.with_name(path.name + '.0.part'), 'wb') as file:
         file.write(data[:len(data) // 2])
         file.flush()
         os.fsync(file.fileno())
