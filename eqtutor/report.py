@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LAYOUTS', 'Layout', 'readings', 'Call', 'Carried', 'Step', 'LayerReport', 'layer_report', 'exact_sizes']
 
-# %% ../nbs/5_workshop/59_report.ipynb #b02b692e
+# %% ../nbs/5_workshop/59_report.ipynb #e71ad31e
 import linecache
 import math
 import sys
@@ -27,7 +27,7 @@ from .actions import KINDS, act, is_exact, reversed_axes
 from .equivariance import relative_error, tolerance, unchanged
 from .groups import Group, get_group
 
-# %% ../nbs/5_workshop/59_report.ipynb #c1858283
+# %% ../nbs/5_workshop/59_report.ipynb #aa44599c
 @lru_cache(maxsize=4096)
 def _turned(group:Group, h:int, rows:int, cols:int)->Tensor:
     "The number of the pixel that element h brings to each place, `(rows', cols')`."
@@ -44,7 +44,7 @@ def _moved_entries(group:Group, h:int, atoms:str, sizes:tuple[int, ...])->Tensor
     turned = _turned(group, h, *sizes[i:i+2]).flatten()
     return index.flatten(i, i + 1).index_select(i, turned).flatten()
 
-# %% ../nbs/5_workshop/59_report.ipynb #f33fa57f
+# %% ../nbs/5_workshop/59_report.ipynb #cbcba138
 @dataclass(frozen=True)
 class Layout:
     "How a tensor carries the group: what each of its axes is a product of."
@@ -105,7 +105,7 @@ def _described(axes:tuple[str, ...])->str:
 # what a caller may say of an input
 LAYOUTS = {name: Layout(axes) for axes, name in _NAMES.items()}
 
-# %% ../nbs/5_workshop/59_report.ipynb #853d37ae
+# %% ../nbs/5_workshop/59_report.ipynb #dfc48bfc
 def readings(
     shape:Sequence[int],             # of a tensor
     poses:int,                       # |H|
@@ -144,16 +144,17 @@ def _places(shape:tuple[int, ...], poses:int, sizes:Sequence[tuple[int, int]]
                 yield _put(n, *((i, atoms) for i in chosen)), size, extra
         for i in range(1, n) if n < 4 else ():    # pictures laid out as vectors
             if shape[i] % area or shape[i] == area: continue
-            for atoms in 'cyx', 'cgyx', 'yxc', 'gcyx': yield _put(n, (i, atoms)), size, 0
+            for atoms in 'cyx', 'cgyx', 'yxc', 'gcyx':
+                yield _put(n, (i, atoms)), size, 0
 
 def _put(n:int, *atoms:tuple[int, str])->tuple[str, ...]:
     "The axes of a layout: channels, but for some."
     return tuple(dict(atoms).get(i, 'c') for i in range(n))
 
-# %% ../nbs/5_workshop/59_report.ipynb #0090b7ed
+# %% ../nbs/5_workshop/59_report.ipynb #bf94b55a
 @dataclass
 class Call:
-    "A layer or an operation of a forward pass, which can be run again on other tensors."
+    "A layer or an operation of a forward pass, which can be run again by itself."
     name:str                # of the module, or of the operation
     function:Callable[..., Any]
     where:str               # the line of the program; '' for a layer
@@ -193,7 +194,7 @@ def _tensors(out:Any, name:str='')->tuple[list[Tensor], list[str]]:
     pairs = [_tensors(value, label) for label, value in items]
     return [t for ts, _ in pairs for t in ts], [n for _, names in pairs for n in names]
 
-# %% ../nbs/5_workshop/59_report.ipynb #9991c1b6
+# %% ../nbs/5_workshop/59_report.ipynb #04cd7913
 def _layers(net:nn.Module)->dict[nn.Module, str]:
     "What counts as a layer, with its name."
     inside:set[str] = set()
@@ -231,15 +232,19 @@ def _is_library(path:str)->bool:
     parts = Path(path).parts
     return path == str(own) or 'torch' in parts or 'einops' in parts or path[0] == '<'
 
-# %% ../nbs/5_workshop/59_report.ipynb #32d64f77
+# %% ../nbs/5_workshop/59_report.ipynb #827b219e
+def _input_tensors(x:Any)->list[Tensor]:
+    return [t for t in tree_flatten(x)[0] if isinstance(t, Tensor)]
+
 class _Recorder(TorchFunctionMode):
-    "Writes down the calls of a forward pass: layers as a whole, between them each operation."
+    "Writes down a forward pass: layers as a whole, between them each operation."
     def __init__(self, net:nn.Module):
         super().__init__()
         self.net, self.layers = net, _layers(net)
         self.calls:list[Call] = []
         self.known:dict[int, tuple[Tensor, int, tuple[int, int]]] = {}
-        self.depth, self.path, self.pending = 0, [], []
+        self.depth = 0    # of layers that are running
+        self.pending:list[Call|None] = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -309,14 +314,14 @@ class _Recorder(TorchFunctionMode):
 
     def run(self, args:tuple, kwargs:dict)->None:
         "Run the network; its outputs are the last call."
-        self.learn([t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)], -1)
+        self.learn(_input_tensors((args, kwargs)), -1)
         with self.hooked(), self: out = self.net(*args, **kwargs)
         tensors, labels = _tensors(out)
         sources = [self.source(t) if id(t) in self.known else None for t in tensors]
         self.calls.append(Call('output', self.net, '', list(tensors), None,
                                list(range(len(tensors))), sources, tensors, labels))
 
-# %% ../nbs/5_workshop/59_report.ipynb #9bddcbb4
+# %% ../nbs/5_workshop/59_report.ipynb #18de6503
 def _record(net:nn.Module, x:Any)->list[Call]:
     "The calls of a forward pass; the last one is the network's output."
     args, kwargs = _arguments(x)
@@ -345,7 +350,7 @@ def _same_path(runs:Sequence[list[Call]])->None:
                          f'call {i + 1} on ({first[i]}): layers cannot be compared. '
                          'Call .eval(), or look at equivariance_error(net, x, group).')
 
-# %% ../nbs/5_workshop/59_report.ipynb #34eae946
+# %% ../nbs/5_workshop/59_report.ipynb #cfcd04f3
 _MOVES = {
     'reshape', 'view', 'flatten', 'unflatten', 'permute', 'transpose', 'movedim',
     'moveaxis', 'swapaxes', 'swapdims', 'squeeze', 'unsqueeze', 'contiguous', 'clone',
@@ -377,7 +382,7 @@ class Carried:
 
     def __str__(self)->str: return 'rearranged'
 
-# %% ../nbs/5_workshop/59_report.ipynb #fd73eb1f
+# %% ../nbs/5_workshop/59_report.ipynb #3d175940
 class _Judge:
     "Follows the layouts through a forward pass, and tries each call by itself."
     def __init__(self,
@@ -386,7 +391,8 @@ class _Judge:
         runs:dict[int, list[Call]],  # on the input moved by h, for h that are exact
         tol:float,
     ):
-        self.group, self.still, self.runs, self.tol = group, still, runs, tol
+        self.group, self.tol = group, tol
+        self.still, self.runs = still, runs
         self.layout:dict[tuple[int, int], Any] = {}
         self.blamed:dict[int, float] = {}     # number of a call -> its own error
         self.assumed:set[tuple[int, int]] = set()   # what follows from a fault
@@ -426,7 +432,7 @@ class _Judge:
 
 def _number(t:Tensor)->Tensor: return t if t.is_floating_point() else t.double()
 
-# %% ../nbs/5_workshop/59_report.ipynb #ac4b90c8
+# %% ../nbs/5_workshop/59_report.ipynb #9e691b3c
 def _judge_all(judge:_Judge)->None:
     "Every call, in order; the last one is the output of the network."
     last = len(judge.still) - 1
@@ -469,7 +475,7 @@ def _unjudged(judge:_Judge, i:int)->list[Any]:
     def moved(k): return {h: run[i].outputs[k] for h, run in judge.runs.items()}
     return [judge.reading(y, moved(k)) for k, y in enumerate(judge.still[i].outputs)]
 
-# %% ../nbs/5_workshop/59_report.ipynb #3761f0a1
+# %% ../nbs/5_workshop/59_report.ipynb #71de273f
 def _tried(judge:_Judge, i:int, layouts:list[Any])->list[Any]:
     "Layouts of a call's outputs; where it breaks the symmetry it is blamed."
     call = judge.still[i]
@@ -517,7 +523,7 @@ def _carries(call:Call)->bool:
     out = call.again(index)[0].flatten()
     return len(out) == ends[-1] == len(out.unique())
 
-# %% ../nbs/5_workshop/59_report.ipynb #021b1f39
+# %% ../nbs/5_workshop/59_report.ipynb #c3885727
 def _choices(judge:_Judge, i:int, layouts:list[Any])->Iterator[list[Any]]:
     "Layouts that the inputs may have: as found, or others that say the same of them."
     yield layouts
@@ -576,7 +582,7 @@ def _own_error(judge:_Judge, i:int, layouts:list[Any], expected:list[Any])->floa
               for k, (y, m) in enumerate(zip(still, expected))]
     return math.inf if any(map(math.isnan, errors)) else max(errors, default=0.)
 
-# %% ../nbs/5_workshop/59_report.ipynb #d2799c88
+# %% ../nbs/5_workshop/59_report.ipynb #5133d3af
 @dataclass(frozen=True)
 class Step:
     "A layer, an operation at fault, or the network's output, as a report shows it."
@@ -593,7 +599,7 @@ class Step:
     @property
     def is_at_fault(self)->bool: return self.alone is not None
 
-# %% ../nbs/5_workshop/59_report.ipynb #fa35a35c
+# %% ../nbs/5_workshop/59_report.ipynb #d02ea8db
 @dataclass(frozen=True)
 class LayerReport:
     "Equivariance error of each layer, in the order of the calls, and who is at fault."
@@ -615,7 +621,7 @@ class LayerReport:
 
     @property
     def first_row(self)->int|None:
-        "Number of the first row at fault; if none is, of the first above the tolerance."
+        "Number of the first row at fault; if none is, the first above tolerance."
         for i, s in enumerate(self.steps):
             if s.is_at_fault: return i
         for i, s in enumerate(self.steps):
@@ -637,7 +643,7 @@ class LayerReport:
 
     def __str__(self)->str: return '\n'.join([*_table(self), *_advice_lines(self)])
 
-# %% ../nbs/5_workshop/59_report.ipynb #1b6cfde1
+# %% ../nbs/5_workshop/59_report.ipynb #0bc41cf0
 def _table(report:LayerReport)->list[str]:
     "The rows, what is innocent folded where it is long."
     shown = _shown(report)
@@ -692,7 +698,7 @@ def _advice_lines(report:LayerReport)->list[str]:
         if steps[0].remedy: lines.append(f'    put there: {steps[0].remedy}')
     return lines
 
-# %% ../nbs/5_workshop/59_report.ipynb #dac4dd4d
+# %% ../nbs/5_workshop/59_report.ipynb #0eeaae60
 @torch.no_grad()
 def layer_report(
     net:nn.Module,
@@ -733,9 +739,6 @@ def _keeps_grid(group:Group, h:int)->bool:
     entries = group.matrices[h].abs()
     return bool((entries == entries.round()).all())
 
-def _input_tensors(x:Any)->list[Tensor]:
-    return [t for t in tree_flatten(x)[0] if isinstance(t, Tensor)]
-
 def _input_layouts(x:Any, group:Group, name:str|None)->list[Layout]:
     "How the inputs carry the group: images and feature maps, as the shapes say."
     if name is not None and name not in LAYOUTS:
@@ -756,7 +759,7 @@ def _moved_input(x:Any, group:Group, h:int, layouts:list[Layout])->Any:
         return act(group, h, t.unflatten(1, (-1, len(group)))).flatten(1, 2)
     return _mapped(x, move)
 
-# %% ../nbs/5_workshop/59_report.ipynb #0a407145
+# %% ../nbs/5_workshop/59_report.ipynb #35b4eb88
 def _steps(judge:_Judge, runs:dict[int, list[Call]], margin:float|None)->list[Step]:
     "The rows of a report: layers, what is at fault between them, and the output."
     *calls, last = judge.still
@@ -765,7 +768,8 @@ def _steps(judge:_Judge, runs:dict[int, list[Call]], margin:float|None)->list[St
     layers = [i for i, call in enumerate(calls) if call.is_layer]
     if layers and last.sources == [(layers[-1], 0)]: return steps   # shown already
     n = len(calls)
-    return steps + [_step(judge, runs, n, [k], margin) for k in range(len(last.outputs))]
+    outputs = range(len(last.outputs))
+    return steps + [_step(judge, runs, n, [k], margin) for k in outputs]
 
 def _step(judge:_Judge, runs:dict[int, list[Call]], i:int, outputs:Sequence[int],
           margin:float|None)->Step:
@@ -782,7 +786,8 @@ def _step(judge:_Judge, runs:dict[int, list[Call]], i:int, outputs:Sequence[int]
     inputs = [worst('inputs', entering, range(len(entering)), h) for h in runs]
     kind = str(layouts[0]) if known else 'unknown'
     label = call.name + (call.labels[outputs[0]] if call is judge.still[-1] else '')
-    fault = dict(zip(('reason', 'remedy'), _advice(judge, i))) if i in judge.blamed else {}
+    advice = _advice(judge, i) if i in judge.blamed else ()
+    fault = dict(zip(('reason', 'remedy'), advice))
     return Step(label, _class(judge, i), kind, errors, inputs,
                 judge.blamed.get(i), call.where, **fault)
 
@@ -806,7 +811,7 @@ def _class(judge:_Judge, i:int)->str:
     # the output counts as a layer
     return f'between {before[-1]} and {after[0]}'
 
-# %% ../nbs/5_workshop/59_report.ipynb #6716af15
+# %% ../nbs/5_workshop/59_report.ipynb #2ae4d5d2
 def _advice(judge:_Judge, i:int)->tuple[str, str]:
     "Why a call is at fault, in a sentence, and code to put there."
     call, name = judge.still[i], _short(judge.group)
@@ -851,7 +856,7 @@ def _pixels_left(m:Any, z:Tensor)->str:
                 f'({n - left} or {n - left + s} would be exact)')
     return ''
 
-# %% ../nbs/5_workshop/59_report.ipynb #261f4632
+# %% ../nbs/5_workshop/59_report.ipynb #34f51c52
 def _convolution(m:Any, group:str, source:tuple[int, int]|None)->str:
     "The equivariant layer in the place of a convolution."
     k, s, p, d = _window(m)   # type: ignore[misc]
@@ -873,6 +878,12 @@ def _norm(m:Any, group:str, source:Any)->str:
     channels = getattr(m, 'num_features', None) or 'channels'
     return f'GroupBatchNorm2d({channels}) on (b, c, |H|, h, w): one scale a channel'
 
+def _why_not(m:Any, z:Tensor)->str:
+    "What is wrong with a plain convolution, beside its stride."
+    if max(m.kernel_size) > 1: return 'its filters do not turn with the picture'
+    if _pixels_left(m, z): return ''
+    return 'a 1×1 convolution mixes the poses without regard to their order'
+
 _CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d
 _TRANSPOSED = nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
 _POOLS = nn.MaxPool2d, nn.AvgPool2d, nn.MaxPool3d, nn.AvgPool3d, nn.LPPool2d
@@ -887,11 +898,7 @@ def _says(text:str)->Callable[..., str]: return lambda *_: text
 
 # classes, why, and code to put there
 _LAYERS:list[tuple[tuple, Callable[..., str], Callable[..., str]]] = [
-    (_CONVOLUTIONS, lambda m, z: (
-        'a 1×1 convolution mixes the poses without regard to their order'
-        if max(m.kernel_size) == 1 and not _pixels_left(m, z) else
-        '' if max(m.kernel_size) == 1 else
-        'its filters do not turn with the picture'), _convolution),
+    (_CONVOLUTIONS, _why_not, _convolution),
     (_TRANSPOSED, _says('its filters do not turn with the picture, and each pixel is '
                         'spread to one side'), _transposed),
     (_POOLS, lambda m, z: '' if _pixels_left(m, z) else 'its windows mix poses', _pool),
@@ -906,15 +913,16 @@ _LAYERS:list[tuple[tuple, Callable[..., str], Callable[..., str]]] = [
     ((nn.Linear,), _says('it weighs each place, or each pose, by itself'),
      _says('GroupPool(), then .mean((-1, -2)), before it: (b, c)')),
     ((nn.MultiheadAttention,), _says('it knows where its tokens stand'),
-     lambda m, group, _: f"GroupSelfAttention2d({m.embed_dim}, {m.embed_dim}, '{group}')")]
+     lambda m, group, _: "GroupSelfAttention2d"
+                         f"({m.embed_dim}, {m.embed_dim}, '{group}')")]
 
-# %% ../nbs/5_workshop/59_report.ipynb #6121c167
+# %% ../nbs/5_workshop/59_report.ipynb #e773ed8f
 def _on_operation(call:Call, group:str)->tuple[str, str]:
     "Why an operation of a forward method is at fault, and code to put there."
     for names, reason, code in _OPERATIONS:
         if call.name in names: return reason, code.format(group=group)
     return (f'{call.name} does not commute with the turns',
-            f"a layer of eqtutor.nn; assert_equivariant(…, '{group}') measures it alone")
+            f"a layer of eqtutor.nn; assert_equivariant(…, '{group}') measures it")
 
 _OPERATIONS = [
     ({'add', 'iadd', 'radd', 'sub', 'isub', 'mul', 'imul', 'rmul', 'truediv'},
@@ -953,7 +961,7 @@ _OPERATIONS = [
     ({'dropout', 'rand_like', 'randn_like', 'bernoulli'}, 'it is random',
      'net.eval() before measuring')]
 
-# %% ../nbs/5_workshop/59_report.ipynb #777b743f
+# %% ../nbs/5_workshop/59_report.ipynb #400b29e2
 def _strides(net:nn.Module, x:Tensor)->list[list[tuple[str, int, tuple]]]:
     "For each strided layer the way its picture came: what each step does to a size."
     loose = [m for m in net.modules() if getattr(m, 'strict', False)]
@@ -997,10 +1005,10 @@ def _way(calls:list[Call], steps:list, i:int)->list[tuple[str, int, tuple]]:
     while calls[i].sources[0] is not None and calls[i].sources[0][0] >= 0:
         i = calls[i].sources[0][0]
         way.append(steps[i])
-        if steps[i][0] == 'fixed': return []     # adaptive pools give any picture one size
+        if steps[i][0] == 'fixed': return []   # an adaptive pool, say
     return way if calls[i].sources[0] is not None else []
 
-# %% ../nbs/5_workshop/59_report.ipynb #fc6c5d6a
+# %% ../nbs/5_workshop/59_report.ipynb #c2dc4fae
 def exact_sizes(
     net:nn.Module,
     group:Group|str,
