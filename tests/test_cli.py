@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -24,6 +25,8 @@ from eqtutor.experiments.protocol import Comparison
 from eqtutor.groups import GROUPS
 from eqtutor.models import MODELS
 from eqtutor.models.backbones import z2_cnn
+from eqtutor.models.registry import get_model
+from eqtutor.training import load_weights
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'
@@ -187,6 +190,16 @@ def test_check_takes_a_network_of_ones_own(tmp_path):
     assert 'expected file.py:make' in refused('check', 'no.py:make', *own[1:])
     said = refused('check', 'p4-cmm')
     assert said.count('cnn') <= 6 and 'Near are p4-cnn, ' in said and 'lists all 69' in said
+
+def test_export_writes_what_torch_reads(tmp_path):
+    file = tmp_path/'new'/'net.pt2'
+    said = run('export', 'p4-cnn', '--weights', 'p4-cnn-rotmnist', '-o', file)
+    assert said.exit_code == 0 and 'plain torch' in said.output, said.output
+    net = load_weights(get_model('p4-cnn').make(), 'p4-cnn-rotmnist').eval()
+    x = torch.randn(3, 1, 28, 28)
+    assert (torch.export.load(file).module()(x) - net(x)).abs().max() < 1e-4*net(x).abs().max()
+    assert "expected one of '.pt2'" in refused('export', 'p4-cnn', '-o', tmp_path/'net.pth')
+
 
 OWN = """
 from torch import nn
