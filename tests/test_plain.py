@@ -9,7 +9,7 @@ from eqtutor.models.backbones import AllCNN, DenseNet, p4_cnn, resnet18, resnet2
 from eqtutor.models.e4 import e4_net
 from eqtutor.nn import (AttentiveGroupConv2d, GroupBatchNorm2d, GroupConv2d, GroupPool,
                         LiftingConv2d, ProjectionConv2d, SpatialPool2d)
-from eqtutor.plain import export_network, to_plain
+from eqtutor.plain import export_network, fold, to_plain
 
 EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
 
@@ -66,6 +66,33 @@ def test_the_numbers_are_the_same(name, fold):
         found = leaves(plain(x))
         assert len(found) == len(want)
         for a, b in zip(found, want): assert (a - b).abs().max() < 1e-10*b.abs().max()
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_folding_changes_the_network_and_not_its_numbers(name):
+    make, shape = NETWORKS[name]
+    net, x = perturb_(make()).double(), torch.randn(2, *shape).double()
+    with torch.no_grad(): want = leaves(net.eval()(x))
+    folded = fold(net, x)
+    assert folded is net
+    # what weighs an input reads the filters of its own small convolutions
+    left = [n for n, m in net.named_modules() if type(m) is GroupConv2d and 'branch' not in n]
+    assert left == []
+    for a, b in zip(leaves(net(x)), want): assert (a - b).abs().max() < 1e-10*b.abs().max()
+
+
+def test_a_layer_that_runs_twice_keeps_its_norm():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lift, self.conv = LiftingConv2d(1, 3, 3, 'p4'), GroupConv2d(3, 3, 3, 'p4')
+            self.norm = GroupBatchNorm2d(3)
+
+        def forward(self, x): return self.norm(self.conv(self.norm(self.conv(self.lift(x)))))
+    net, x = perturb_(Twice()).double().eval(), torch.randn(2, 1, 9, 9).double()
+    with torch.no_grad(): want = net(x)
+    assert (fold(net, x)(x) - want).abs().max() < 1e-12*want.abs().max()
+    assert type(net.norm) is GroupBatchNorm2d and type(net.conv) is nn.Sequential
 
 
 def test_the_network_stays_as_it_was():
