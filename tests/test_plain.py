@@ -1,4 +1,8 @@
 "Networks as plain torch: the same numbers, for any number of images, and nothing of eqtutor."
+import time
+from copy import deepcopy
+from statistics import median
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -9,7 +13,7 @@ from eqtutor.models.backbones import AllCNN, DenseNet, p4_cnn, resnet18, resnet2
 from eqtutor.models.e4 import e4_net
 from eqtutor.nn import (AttentiveGroupConv2d, GroupBatchNorm2d, GroupConv2d, GroupPool,
                         LiftingConv2d, ProjectionConv2d, SpatialPool2d)
-from eqtutor.plain import export_network, fold, to_plain
+from eqtutor.plain import FrozenConv2d, export_network, fold, to_plain
 
 EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
 
@@ -81,6 +85,23 @@ def test_folding_changes_the_network_and_not_its_numbers(name):
     for a, b in zip(leaves(net(x)), want): assert (a - b).abs().max() < 1e-10*b.abs().max()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('batch, most', [(1, .65), (16, .95)])
+def test_folding_saves_time(batch, most):
+    net, x = perturb_(p4_cnn()).eval(), torch.randn(batch, 1, 28, 28)
+    both = {False: net, True: fold(deepcopy(net), x)}
+    seconds = {False: [], True: []}
+    with torch.no_grad():
+        for _ in range(60):
+            for folded, n in both.items():
+                start = time.process_time()
+                n(x)
+                seconds[folded].append(time.process_time() - start)
+    ratio = median(seconds[True])/median(seconds[False])
+    print(f'batch {batch}: {ratio:.2f} of the time')
+    assert ratio < most
+
+
 def test_a_layer_that_runs_twice_keeps_its_norm():
     class Twice(nn.Module):
         def __init__(self):
@@ -92,7 +113,7 @@ def test_a_layer_that_runs_twice_keeps_its_norm():
     net, x = perturb_(Twice()).double().eval(), torch.randn(2, 1, 9, 9).double()
     with torch.no_grad(): want = net(x)
     assert (fold(net, x)(x) - want).abs().max() < 1e-12*want.abs().max()
-    assert type(net.norm) is GroupBatchNorm2d and type(net.conv) is nn.Sequential
+    assert type(net.norm) is GroupBatchNorm2d and type(net.conv) is FrozenConv2d
 
 
 def test_the_network_stays_as_it_was():
