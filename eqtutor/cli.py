@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['ADVICE', 'app', 'DEMO', 'FOUR_NETWORKS', 'labs', 'main', 'save_demo', 'demo', 'models_table', 'models', 'group_of',
-           'check', 'bench', 'train', 'reproduce', 'lab', 'labs_build', 'labs_grade', 'labs_progress', 'widget']
+           'check', 'export', 'bench', 'train', 'reproduce', 'lab', 'labs_build', 'labs_grade', 'labs_progress',
+           'widget']
 
 # %% ../nbs/4_course/32_cli.ipynb #00000003
 import json
@@ -42,6 +43,7 @@ from .groups import GROUPS
 from .labs import (Limits, build, copy_course, grade, open_lab, progress,
                           progress_table)
 from .models.registry import Model, get_model, model_rows
+from .plain import export_network
 from .report import LayerReport, layer_report
 from .training import environment, load_weights
 from .widgets import TurnThePicture, broken_twin, demo_page, upright_networks
@@ -260,6 +262,28 @@ def _verdict(network:str, report:LayerReport)->tuple[str, str]:
     praise = f'{network} is equivariant to {group} in every layer'
     if not unknown: return praise + '.', ''
     return f'{praise} that can be compared ({len(unknown)} cannot).', ''
+
+# %% ../nbs/4_course/32_cli.ipynb #9233de27
+@app.command(help=(
+    'Write a network as plain torch, with nothing of this library in it: net.pt2 '
+    '(torch.export), net.onnx, or its weights as net.safetensors.'))
+def export(
+    network:str=typer.Argument(help='A name of `eqtutor models`.'),
+    out:Path=typer.Option(
+        ..., '--out', '-o', help='net.pt2, net.onnx or net.safetensors.'),
+    weights:str=typer.Option(
+        None, help='A checkpoint or safetensors file, or the name of trained weights '
+                   'of the package; random weights if left out.'),
+)->None:
+    "Write a network as plain torch."
+    with _explained():
+        model = get_model(network)
+        net = _built(model, weights).float()
+        writable_folder(out.expanduser().parent)
+        x = torch.randn(2, *model.input_shape)
+        path = export_network(net, out.expanduser(), x)
+    typer.echo(f'Written to {path}: plain torch, for any number of pictures of '
+               f'{model.input_shape[-2]}×{model.input_shape[-1]} pixels.')
 
 # %% ../nbs/4_course/32_cli.ipynb #00000023
 FOUR_NETWORKS = ['z2-cnn', 'p4-cnn', 'alpha-F-p4-cnn', 'p4-e4-net']

@@ -6,7 +6,7 @@
 __all__ = ['PRECISIONS', 'SCHEDULES', 'OPTIMIZERS', 'RECIPES', 'CHECKPOINT', 'LOG', 'seed_everything', 'accelerated', 'share',
            'sync_batch_norm', 'parallel', 'evaluate', 'steps', 'warm_up', 'plateaus', 'Recipe', 'train_step',
            'train_epoch', 'DivergenceAlarm', 'average_into', 'environment', 'save_checkpoint', 'read_checkpoint',
-           'load_weights', 'Run', 'fit']
+           'trained_weights', 'weights_file', 'load_weights', 'Run', 'fit']
 
 # %% ../nbs/2_training/12_training.ipynb #00000003
 import atexit
@@ -26,6 +26,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -545,15 +546,33 @@ def _load_net(net:nn.Module, tensors:dict[str, Tensor], path:Path)->None:
     net.load_state_dict(tensors)
 
 # %% ../nbs/2_training/12_training.ipynb #00000068
+def trained_weights()->dict[str, Path]:
+    "The trained weights that come with the package, by name."
+    package = Path(str(find_spec('eqtutor').origin)).parent # type: ignore[union-attr]
+    folders = package/'course'/'results'/'weights', package.parent/'results'/'weights'
+    files = next((f for f in map(sorted, (d.glob('*.safetensors') for d in folders))
+                  if f), [])
+    return {file.stem: file for file in files}
+
+def weights_file(
+    path:str|Path, # a file, or a name of `trained_weights`
+)->Path:
+    "The file of that path, or of trained weights by that name."
+    if (file := Path(path)).is_file(): return file
+    known = trained_weights()
+    if str(path) in known: return known[str(path)]
+    raise FileNotFoundError(f'There is no file {path} to load weights from, and the '
+                            f'package has none of that name: {", ".join(known)}.')
+
 def load_weights(
     net:nn.Module,  # built with the arguments it was trained with
-    path:str|Path,  # a checkpoint, or a safetensors file of a `state_dict`
+    # a checkpoint, a safetensors file of a `state_dict`, or the name of trained weights
+    # of the package, as 'p4-cnn-rotmnist'
+    path:str|Path,
     ema:bool=False, # of a checkpoint: the averaged weights
 )->nn.Module:       # the same net
     "Load a net's weights from a file; the net stays as it was where they do not fit."
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f'There is no file {path} to load weights from.')
+    path = weights_file(path)
     check_readable(path)
     try: tensors, notes, _ = _read_tensors(path)
     except _UNREADABLE as error:

@@ -10,6 +10,7 @@ from eqtutor.nn import (
 from torch import nn
 
 C = 4   # channels
+torch.manual_seed(0)
 
 
 def lift(group='p4'): return LiftingConv2d(2, C, 3, group, padding='same')
@@ -124,43 +125,42 @@ def two_inputs(net, x, scale): return net.pool(net.lift(x))*scale[:, :, None, No
 SMALL = dict(heads=2, window=3)
 
 
-def sound():
-    "Thirty equivariant networks, by name, with an input."
-    one = torch.randn(2, 2, 8, 8)
-    odd = torch.randn(1, 2, 9, 9)
-    g6 = torch.randn(1, 2, 6, 6)
-    return {
-        'plain': (Between(), one),
-        'p4m': (Between(group='p4m'), odd),
-        'mirror': (Between(flat, 'mirror'), torch.randn(1, 2, 6, 9)),
-        'not square': (Between(residual, a=conv()), torch.randn(1, 2, 6, 9)),
-        'residual': (Between(residual, a=conv()), one),
-        'flat': (Between(flat), one), 'flat p4m': (Between(flat, 'p4m'), one),
-        'einops': (Between(einops_flat), odd), 'folded': (Between(folded_poses), one),
-        'channels last': (Between(channels_last, norm=nn.LayerNorm(C)), one),
-        'tokens': (Between(tokens, mlp=mlp()), odd),
-        'attention': (Between(attended, attention=nn.MultiheadAttention(C, 2, batch_first=True)),
-                      g6),
-        'by hand': (Between(by_hand, qkv=nn.Linear(C, 3*C)), g6),
-        'gate': (Between(gated, se=SqueezeExcitation(C, 'p4')), one),
-        'pose mean': (Between(pose_mean), one),
-        'glu': (Between(glu, wide=GroupConv2d(C, 2*C, 1, 'p4')), one),
-        'in place': (Between(in_place), one),
-        'branches': (Between(branches, a=conv(), b=conv(k=1), join=conv(k=1, channels=3*C)), odd),
-        'radius': (Between(radius, join=conv(k=1, channels=C + 1)), one),
-        'down and up': (Between(down_and_up, a=conv(), pool=SpatialPool2d(2, 'p4'),
-                                join=conv(channels=2*C)), one),
-        'cropped': (Between(cropped), one), 'padded': (Between(padded), odd),
-        'turned': (Between(turned_back), one), 'normed': (Between(normed), one),
-        'dictionary': (Net(dict_of, lift=lift(), pool=GroupPool()), one),
-        'two inputs': (Net(two_inputs, lift=lift(), pool=GroupPool()), (one, torch.randn(2, C))),
-        'attentive': (nn.Sequential(lift(), AttentiveGroupConv2d(C, C, 3, 'p4', padding='same'),
-                                    GroupBatchNorm2d(C), GroupPool()), one),
-        'e4': (nn.Sequential(lift('p4m'), E4Conv2d(C, C, 3, 'p4m'), GroupLayerNorm2d(C),
-                             ProjectionConv2d(C, 3, 1, 'p4m')), g6),
-        'self-attention': (nn.Sequential(lift(), GroupSelfAttention2d(C, C, 'p4', **SMALL),
-                                         nn.Flatten(1, 2)), g6),
-        'C8': (Between(flat, 'C8'), odd)}
+# thirty equivariant networks, by name, with an input
+one = torch.randn(2, 2, 8, 8)
+odd = torch.randn(1, 2, 9, 9)
+g6 = torch.randn(1, 2, 6, 6)
+SOUND = {
+    'plain': (Between(), one),
+    'p4m': (Between(group='p4m'), odd),
+    'mirror': (Between(flat, 'mirror'), torch.randn(1, 2, 6, 9)),
+    'not square': (Between(residual, a=conv()), torch.randn(1, 2, 6, 9)),
+    'residual': (Between(residual, a=conv()), one),
+    'flat': (Between(flat), one), 'flat p4m': (Between(flat, 'p4m'), one),
+    'einops': (Between(einops_flat), odd), 'folded': (Between(folded_poses), one),
+    'channels last': (Between(channels_last, norm=nn.LayerNorm(C)), one),
+    'tokens': (Between(tokens, mlp=mlp()), odd),
+    'attention': (Between(attended, attention=nn.MultiheadAttention(C, 2, batch_first=True)),
+                  g6),
+    'by hand': (Between(by_hand, qkv=nn.Linear(C, 3*C)), g6),
+    'gate': (Between(gated, se=SqueezeExcitation(C, 'p4')), one),
+    'pose mean': (Between(pose_mean), one),
+    'glu': (Between(glu, wide=GroupConv2d(C, 2*C, 1, 'p4')), one),
+    'in place': (Between(in_place), one),
+    'branches': (Between(branches, a=conv(), b=conv(k=1), join=conv(k=1, channels=3*C)), odd),
+    'radius': (Between(radius, join=conv(k=1, channels=C + 1)), one),
+    'down and up': (Between(down_and_up, a=conv(), pool=SpatialPool2d(2, 'p4'),
+                            join=conv(channels=2*C)), one),
+    'cropped': (Between(cropped), one), 'padded': (Between(padded), odd),
+    'turned': (Between(turned_back), one), 'normed': (Between(normed), one),
+    'dictionary': (Net(dict_of, lift=lift(), pool=GroupPool()), one),
+    'two inputs': (Net(two_inputs, lift=lift(), pool=GroupPool()), (one, torch.randn(2, C))),
+    'attentive': (nn.Sequential(lift(), AttentiveGroupConv2d(C, C, 3, 'p4', padding='same'),
+                                GroupBatchNorm2d(C), GroupPool()), one),
+    'e4': (nn.Sequential(lift('p4m'), E4Conv2d(C, C, 3, 'p4m'), GroupLayerNorm2d(C),
+                         ProjectionConv2d(C, 3, 1, 'p4m')), g6),
+    'self-attention': (nn.Sequential(lift(), GroupSelfAttention2d(C, C, 'p4', **SMALL),
+                                     nn.Flatten(1, 2)), g6),
+    'C8': (Between(flat, 'C8'), odd)}
 
 
 # --- ten kinds of faults, and where they may stand
@@ -227,51 +227,50 @@ def with_bn(net, f): return net.norm(f.flatten(1, 2)).unflatten(1, (C, 4))
 def adaptive(net, f): return net.pool(f)
 
 
-def faulty():
-    "Thirty networks with one fault: kind, network, input, names that may be blamed."
-    one = torch.randn(2, 2, 8, 8)
-    small, odd = torch.randn(1, 2, 8, 8), torch.randn(1, 2, 9, 9)
-    pool3 = nn.AdaptiveAvgPool3d((2, 4, 4))
-    return [
-        ('stride', Strided(), one, ['1']), ('stride', Strided(3), small, ['1']),
-        ('stride', Between(over(1, stride=2)), one, ['avg_pool2d']),
-        ('odd pool', Between(over(2)), odd, ['avg_pool2d']),
-        ('odd pool', Between(lambda n, f: n.p(f.flatten(1, 2)).unflatten(1, (C, 4)),
-                             p=nn.MaxPool2d(3, 2, 1)), one, ['p']),
-        ('odd pool', Net(lambda n, x: n.fc(n.p(n.g(n.lift(x))).flatten(2).mean(-1)), lift=lift(),
-                         g=GroupPool(), p=nn.AvgPool2d(2), fc=nn.Linear(C, 3)), odd, ['p']),
-        ('positions', Between(lambda n, f: n.p(f), p=Positions()), one, ['p']),
-        ('positions', Between(lambda n, f: f + n.pos, pos=nn.Parameter(torch.randn(8, 8))),
-         one, ['add']),
-        ('positions', Between(grid, join=conv(k=1, channels=C + 1)), one, ['cat']),
-        ('per pose', Between(lambda n, f: n.scale(f), scale=PerPose()), one, ['scale']),
-        ('per pose', Between(with_bn, norm=nn.BatchNorm2d(4*C)), one, ['norm']),
-        ('per pose', Between(lambda n, f: f*n.s, s=nn.Parameter(torch.randn(4, 1, 1))),
-         one, ['mul']),
-        ('permutation', Between(lambda n, f: n.p(f), p=Permuted()), one, ['p']),
-        ('permutation', Between(lambda n, f: f[:, :, [0, 2, 1, 3]]), one, ['getitem']),
-        ('permutation', Between(lambda n, f: f.roll(1, 2), 'p4m'), one, ['roll']),
-        ('no turn', nn.Sequential(lift(), NotTurned(C, C, 3, 'p4', padding=1), nn.ReLU(), conv()),
-         one, ['1']),
-        ('no turn', nn.Sequential(LiftNotTurned(2, C, 3, 'p4', padding=1), conv()), odd, ['0']),
-        ('no turn', Between(lambda n, f: f.rot90(1, (-2, -1)).flip(-1)), one, ['flip', 'rot90']),
-        ('mixed', Between(mixed), one, ['reshape', 'transpose']),
-        ('mixed', Between(mixed_by_view), one, ['unflatten', 'flatten', 'permute']),
-        ('mixed', Between(joined_wrongly, join=conv(k=1, channels=2*C)), one,
-         ['reshape', 'flatten', 'stack']),
-        ('slicing', Between(lambda n, f: f[..., ::2, ::2]), one, ['getitem']),
-        ('slicing', Net(lambda n, x: n.pool(n.lift(x))[..., ::2, ::2], lift=lift(),
-                        pool=GroupPool()), torch.randn(1, 2, 28, 28), ['getitem']),
-        ('slicing', Between(lambda n, f: f[..., 1:, 1:]), odd, ['getitem']),
-        ('padding', Between(lambda n, f: F.pad(f, (1, 0, 1, 0))), one, ['pad']),
-        ('padding', Between(lambda n, f: n.p(f.flatten(1, 2)).unflatten(1, (C, 4)),
-                            p=nn.ZeroPad2d((0, 1, 0, 1))), one, ['p']),
-        ('padding', Net(lambda n, x: n.lift(F.pad(x, (0, 1, 0, 1))), lift=lift()), one, ['pad']),
-        ('adaptive', Net(lambda n, x: n.p(n.lift(x)).flatten(1), lift=lift(), p=pool3), one, ['p']),
-        ('adaptive', Between(lambda n, f: n.p(f).repeat_interleave(2, 2),
-                             p=nn.AdaptiveMaxPool3d((2, 8, 8))), one, ['p']),
-        ('adaptive', Net(lambda n, x: F.adaptive_avg_pool3d(n.lift(x), (2, 8, 8)), lift=lift()),
-         one, ['adaptive_avg_pool3d'])]
+# thirty networks with one fault: kind, network, input, names that may be blamed
+one = torch.randn(2, 2, 8, 8)
+small = torch.randn(1, 2, 8, 8)
+pool3 = nn.AdaptiveAvgPool3d((2, 4, 4))
+FAULTY = [
+    ('stride', Strided(), one, ['1']), ('stride', Strided(3), small, ['1']),
+    ('stride', Between(over(1, stride=2)), one, ['avg_pool2d']),
+    ('odd pool', Between(over(2)), odd, ['avg_pool2d']),
+    ('odd pool', Between(lambda n, f: n.p(f.flatten(1, 2)).unflatten(1, (C, 4)),
+                         p=nn.MaxPool2d(3, 2, 1)), one, ['p']),
+    ('odd pool', Net(lambda n, x: n.fc(n.p(n.g(n.lift(x))).flatten(2).mean(-1)), lift=lift(),
+                     g=GroupPool(), p=nn.AvgPool2d(2), fc=nn.Linear(C, 3)), odd, ['p']),
+    ('positions', Between(lambda n, f: n.p(f), p=Positions()), one, ['p']),
+    ('positions', Between(lambda n, f: f + n.pos, pos=nn.Parameter(torch.randn(8, 8))),
+     one, ['add']),
+    ('positions', Between(grid, join=conv(k=1, channels=C + 1)), one, ['cat']),
+    ('per pose', Between(lambda n, f: n.scale(f), scale=PerPose()), one, ['scale']),
+    ('per pose', Between(with_bn, norm=nn.BatchNorm2d(4*C)), one, ['norm']),
+    ('per pose', Between(lambda n, f: f*n.s, s=nn.Parameter(torch.randn(4, 1, 1))),
+     one, ['mul']),
+    ('permutation', Between(lambda n, f: n.p(f), p=Permuted()), one, ['p']),
+    ('permutation', Between(lambda n, f: f[:, :, [0, 2, 1, 3]]), one, ['getitem']),
+    ('permutation', Between(lambda n, f: f.roll(1, 2), 'p4m'), one, ['roll']),
+    ('no turn', nn.Sequential(lift(), NotTurned(C, C, 3, 'p4', padding=1), nn.ReLU(), conv()),
+     one, ['1']),
+    ('no turn', nn.Sequential(LiftNotTurned(2, C, 3, 'p4', padding=1), conv()), odd, ['0']),
+    ('no turn', Between(lambda n, f: f.rot90(1, (-2, -1)).flip(-1)), one, ['flip', 'rot90']),
+    ('mixed', Between(mixed), one, ['reshape', 'transpose']),
+    ('mixed', Between(mixed_by_view), one, ['unflatten', 'flatten', 'permute']),
+    ('mixed', Between(joined_wrongly, join=conv(k=1, channels=2*C)), one,
+     ['reshape', 'flatten', 'stack']),
+    ('slicing', Between(lambda n, f: f[..., ::2, ::2]), one, ['getitem']),
+    ('slicing', Net(lambda n, x: n.pool(n.lift(x))[..., ::2, ::2], lift=lift(),
+                    pool=GroupPool()), torch.randn(1, 2, 28, 28), ['getitem']),
+    ('slicing', Between(lambda n, f: f[..., 1:, 1:]), odd, ['getitem']),
+    ('padding', Between(lambda n, f: F.pad(f, (1, 0, 1, 0))), one, ['pad']),
+    ('padding', Between(lambda n, f: n.p(f.flatten(1, 2)).unflatten(1, (C, 4)),
+                        p=nn.ZeroPad2d((0, 1, 0, 1))), one, ['p']),
+    ('padding', Net(lambda n, x: n.lift(F.pad(x, (0, 1, 0, 1))), lift=lift()), one, ['pad']),
+    ('adaptive', Net(lambda n, x: n.p(n.lift(x)).flatten(1), lift=lift(), p=pool3), one, ['p']),
+    ('adaptive', Between(lambda n, f: n.p(f).repeat_interleave(2, 2),
+                         p=nn.AdaptiveMaxPool3d((2, 8, 8))), one, ['p']),
+    ('adaptive', Net(lambda n, x: F.adaptive_avg_pool3d(n.lift(x), (2, 8, 8)), lift=lift()),
+     one, ['adaptive_avg_pool3d'])]
 
 
 # --- networks of others

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -25,6 +26,8 @@ from eqtutor.groups import GROUPS
 from eqtutor.labs.sandbox import INSTALL
 from eqtutor.models import MODELS
 from eqtutor.models.backbones import z2_cnn
+from eqtutor.models.registry import get_model
+from eqtutor.training import load_weights
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'
@@ -177,16 +180,27 @@ def test_check_takes_a_network_of_ones_own(tmp_path):
     (tmp_path/'own.py').write_text(OWN)
     own = f'{tmp_path/"own.py"}:make', '--input', '3,8,8', '--group', 'p4'
     said = refused('check', *own)
-    assert '3.head (Conv2d): its filters do not turn' in said and 'put there: GroupConv2d(4, 2' in said
+    assert '3.head (Conv2d): its filters do not turn' in said and 'GroupConv2d(4, 2' in said
     faults = json.loads(run('check', *own, '--json').stdout)['offenders']
     assert [f['name'] for f in faults] == ['3.head'] and 'GroupConv2d' in faults[0]['remedy']
-    flat = f'{tmp_path/"own.py"}:flat', '--input', '8,7,7', '--group', 'p4', '--layout', 'flattened'
+    flat = [own[0].replace(':make', ':flat'), '--input', '8,7,7', '--group', 'p4',
+            '--layout', 'flattened']
     assert run('check', *flat).exit_code == 0 and run('check', *flat[:-2]).exit_code == 1
     assert 'needs --input' in refused('check', own[0])
     assert "has no 'no'" in refused('check', f'{tmp_path/"own.py"}:no', *own[1:])
     assert 'expected file.py:make' in refused('check', 'no.py:make', *own[1:])
     said = refused('check', 'p4-cmm')
-    assert said.count('cnn') <= 6 and 'Near are p4-cnn, ' in said and 'all 7' in said
+    assert said.count('cnn') <= 6 and 'Near are p4-cnn, ' in said and 'lists all 69' in said
+
+def test_export_writes_what_torch_reads(tmp_path):
+    file = tmp_path/'new'/'net.pt2'
+    said = run('export', 'p4-cnn', '--weights', 'p4-cnn-rotmnist', '-o', file)
+    assert said.exit_code == 0 and 'plain torch' in said.output, said.output
+    net = load_weights(get_model('p4-cnn').make(), 'p4-cnn-rotmnist').eval()
+    x = torch.randn(3, 1, 28, 28)
+    assert (torch.export.load(file).module()(x) - net(x)).abs().max() < 1e-4*net(x).abs().max()
+    assert "expected one of '.pt2'" in refused('export', 'p4-cnn', '-o', tmp_path/'net.pth')
+
 
 OWN = """
 from torch import nn

@@ -253,7 +253,7 @@ def imports_of(tree, module, is_package=False):
 # the house: a module imports what stands above it, and what stands in its own line
 HOUSE = ['groups', 'actions', 'equivariance', 'report', 'core files', 'kernels', 'nn.convolution',
          'nn.layers', 'nn.attention', 'nn.attentive', 'nn.affine', 'nn.self_attention', 'nn.e4',
-         'nn', 'models.registry', 'models.backbones',
+         'nn', 'plain', 'models.registry', 'models.backbones',
          'models.attentive models.affine models.self_attention models.e4', 'models', 'one_frame',
          'data', 'cost', 'training', 'experiments', 'plot', 'widgets', 'labs', 'cli']
 

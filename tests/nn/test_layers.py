@@ -3,8 +3,10 @@ import pytest
 import torch
 from torch import nn
 
+from eqtutor.equivariance import assert_equivariant
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
-from eqtutor.nn.layers import GroupBatchNorm2d, GroupLayerNorm2d, GroupPool, SpatialPool2d
+from eqtutor.nn.layers import (
+    GroupAdaptivePool2d, GroupBatchNorm2d, GroupLayerNorm2d, GroupPool, SpatialPool2d)
 
 
 @pytest.mark.parametrize('norm', [GroupBatchNorm2d, GroupLayerNorm2d])
@@ -70,3 +72,24 @@ def test_a_network_of_all_layers_compiles_to_one_graph():
     net = nn.Sequential(*first, *then).eval()
     x = torch.randn(2, 3, 12, 12)
     torch.testing.assert_close(torch.compile(net, fullgraph=True)(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('reduce', ['mean', 'max'])
+@pytest.mark.parametrize('size', [1, 2, 3, 5])
+@pytest.mark.parametrize('shape', [(1, 2, 8, 5, 5), (2, 2, 8, 6, 9)])
+def test_an_adaptive_pool_leaves_the_poses_alone(shape, size, reduce):
+    pool, f = GroupAdaptivePool2d(size, reduce), torch.randn(shape).double()
+    if size > 1: assert_equivariant(pool, f, 'p4m')   # one pixel does not vary over space
+    each = {'mean': nn.AdaptiveAvgPool2d, 'max': nn.AdaptiveMaxPool2d}[reduce](size)
+    assert torch.equal(pool(f), torch.stack([each(f[:, :, h]) for h in range(8)], 2))
+    assert torch.equal(pool(f[:, :, 0]), each(f[:, :, 0]))
+    assert pool(f.float()).dtype == torch.float32
+
+
+def test_an_adaptive_pool_says_what_it_expects():
+    with pytest.raises(ValueError, match='or a feature map'):
+        GroupAdaptivePool2d(1)(torch.ones(3, 4))
+    with pytest.raises(ValueError, match='output_size must be'): GroupAdaptivePool2d((1, 1))
+    program = torch.export.export(GroupAdaptivePool2d(2), (torch.randn(1, 2, 4, 7, 7),)).module()
+    f = torch.randn(1, 2, 4, 7, 7)
+    assert torch.equal(program(f), GroupAdaptivePool2d(2)(f))

@@ -1,6 +1,7 @@
 "A checkpoint comes back whole or not at all."
 import random
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from eqtutor.models.backbones import p4_cnn
 from eqtutor.training import (
     load_weights, read_checkpoint, save_checkpoint, seed_everything, train_epoch)
 
@@ -121,3 +123,12 @@ def test_tied_weights_and_generators_are_saved(tmp_path):
     assert torch.equal(tensors['net.0.weight'], tensors['net.1.weight'])
     assert torch.equal(tensors['rng.torch'], torch.get_rng_state())
     assert about['generators']['python'][1] == list(random.getstate()[1])
+
+
+def test_trained_weights_are_found_by_their_name():
+    net = load_weights(p4_cnn(), 'p4-cnn-rotmnist')
+    file = Path(__file__).parents[2]/'results'/'weights'/'p4-cnn-rotmnist.safetensors'
+    want = load_weights(p4_cnn(), file).state_dict()
+    assert all(torch.equal(t, want[name]) for name, t in net.state_dict().items())
+    with pytest.raises(FileNotFoundError, match='no file p4-cnn to .*: .*p4-cnn-rotm'):
+        load_weights(p4_cnn(), 'p4-cnn')
