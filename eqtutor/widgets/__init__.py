@@ -8,6 +8,7 @@ from .paint import PaintAndMove
 from .turn import TurnThePicture, broken_twin, demo_page, turn_a_digit, upright_networks
 
 __all__ = ['CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView', 'KernelOrbit',
-           'OpenLinks', 'PaintAndMove', 'PixelView', 'RotateAndPermute', 'ShareOnce', 'TurnThePicture',
-           'Widget', 'broken_twin', 'demo_page', 'html_table', 'moved_pixel', 'open_links', 'raw_html',
-           'share_once', 'turn_a_digit', 'upright_networks', 'whole_page']
+           'OpenLinks', 'PaintAndMove', 'PixelView', 'RotateAndPermute', 'ShareOnce',
+           'TurnThePicture', 'Widget', 'broken_twin', 'demo_page', 'html_table', 'moved_pixel',
+           'open_links', 'raw_html', 'share_once', 'turn_a_digit', 'upright_networks',
+           'whole_page']
