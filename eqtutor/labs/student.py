@@ -206,7 +206,7 @@ def without_anchors(text:str, places:dict[str, str])->str:
 
 def without_marks(source:str)->str:
     "Code without nbgrader's marks around a solution."
-    return re.sub(r'^\s*### (BEGIN|END) SOLUTION\n?', '', source, flags=re.M)
+    return re.sub(r'\n?^[ \t]*### (BEGIN|END) SOLUTION[ \t]*$', '', source, flags=re.M)
 
 
 def copy_course(
