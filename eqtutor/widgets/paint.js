@@ -81,7 +81,9 @@ document.querySelectorAll('.eqtutor-paint').forEach(root => {
   });
 
   for (const end of ['pointerup', 'pointercancel']) {
-    original.addEventListener(end, () => { brush = null; });
+    original.addEventListener(end, () => {
+      brush = null;
+    });
   }
 
   const keys = {
