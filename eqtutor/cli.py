@@ -154,7 +154,7 @@ def group_of(
     known = {g.lower(): g for g in GROUPS}
     return next(known[part] for part in name.lower().split('-') if part in known)
 
-def _built(model:Model, weights:Path|None, init:Any=None)->nn.Module:
+def _built(model:Model, weights:Path|str|None, init:Any=None)->nn.Module:
     "A network in float64, its weights from a file, or random and changed by `init`."
     torch.manual_seed(0)
     net = model.make()

@@ -314,7 +314,7 @@ def _denominators(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:fl
     equations = torch.cat([excess(F[:, c:c + 1]*Q) for c in range(F.shape[1])])
     _, S, solutions = torch.linalg.svd(equations, full_matrices=False)
     D = Q @ solutions[S < tol].T                               # `(27, solutions)`
-    if D.shape[1] == 1: D = D[:, (D*D[0] > 0).all(0)]
+    if D.shape[1] == 1: D = D[:, (D*D[0] > tol).all(0)]
     differences = torch.linalg.lstsq(additive, D).solution[1:].T
     return differences/differences.norm(dim=1, keepdim=True)
 

@@ -10,7 +10,7 @@ import copy
 from collections import Counter
 from operator import getitem, mul
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import save
@@ -51,7 +51,8 @@ def plain_conv(
 
 def affine_of(norm:nn.BatchNorm3d)->tuple[Tensor, Tensor]:
     "The factor and the summand of a batch norm at inference, one a channel."
-    scale = (norm.running_var + norm.eps).rsqrt()   # type: ignore[operator]
+    variance = cast(Tensor, norm.running_var)
+    scale = (variance + norm.eps).rsqrt()
     if norm.affine: scale = scale*norm.weight
     shift = -norm.running_mean*scale                # type: ignore[operator]
     if norm.affine: shift = shift + norm.bias
@@ -83,9 +84,10 @@ def _is_atom(m:nn.Module)->bool:
 # %% ../nbs/5_workshop/60_plain.ipynb #58e8bc6a
 def _example(net:nn.Module)->Tensor:
     "A picture that the network can take."
-    groups = [m.group for m in net.modules() if hasattr(m, 'group')]
+    layers:list[Any] = [*net.modules()]
+    groups = [m.group for m in layers if hasattr(m, 'group')]
     group = get_group(groups[0] if groups else 'Z2')
-    first = next(m for m in net.modules() if hasattr(m, 'in_channels'))
+    first = next(m for m in layers if hasattr(m, 'in_channels'))
     size = min(exact_sizes(net, group, near=32, count=3) or [32])
     like = next(net.parameters())
     return torch.randn(2, first.in_channels, size, size, dtype=like.dtype)
@@ -238,7 +240,7 @@ def export_network(
     return path
 
 def _write_onnx(program:Any, path:Path)->None:
-    try: torch.onnx.export(program, dynamo=True, optimize=False).save(path)
+    try: cast(Any, torch.onnx.export(program, dynamo=True, optimize=False)).save(path)
     except ImportError as error:
         raise RuntimeError("ONNX is an extra: pip install 'eqtutor[onnx]'") from error
 
@@ -270,7 +272,8 @@ def fold(
     for i, j in _followers(calls).items():
         conv, norm = calls[i], calls[j]
         if times[id(conv.function)] > 1 or times[id(norm.function)] > 1: continue
-        put_at(net, conv.name, _frozen(conv.function, norm.function))
+        frozen = _frozen(cast(Any, conv.function), cast(Any, norm.function))
+        put_at(net, conv.name, frozen)
         put_at(net, norm.name, nn.Identity())
     for name, m in list(net.named_modules()):
         called = times[id(m)] and type(m) in _CONVOLUTIONS

@@ -374,7 +374,7 @@ def _only_moves(call:Call)->bool:
 @dataclass(frozen=True)
 class Carried:
     "A layout that no name describes: that of the inputs of a call that moves entries."
-    calls:list[Call]       # one a group element
+    calls:dict[int, Call]  # by group element
     layouts:list[Any]      # of its inputs
     number:int             # of the call
 
@@ -437,7 +437,7 @@ class _Judge:
         axes = getattr(layout, 'axes', ())
         if 'y' not in axes: return
         i = axes.index('y')
-        size = tuple(y.shape[i:i+2])
+        size = (y.shape[i], y.shape[i + 1])
         if size not in self.sizes: self.sizes.append(size)
 
 def _number(t:Tensor)->Tensor: return t if t.is_floating_point() else t.double()
@@ -463,7 +463,8 @@ def _named(judge:_Judge, i:int, k:int, layout:Any)->Any:
 def _layout_of(judge:_Judge, i:int, k:int)->Any:
     "The layout of a call's input: as it was found, or as it behaves."
     call = judge.still[i]
-    known = judge.layout.get(call.sources[k]) if call.sources[k] else None
+    source = call.sources[k]
+    known = judge.layout.get(source) if source else None
     if known is not None: return known
     y = call.inputs[k]
     if _hidden(judge, i): return None
@@ -830,9 +831,11 @@ def _advice(judge:_Judge, i:int)->tuple[str, str]:
     left = _pixels_left(m, z)
     for classes, reason, code in _LAYERS:
         if not isinstance(m, classes) or not _is_plain(m): continue
-        reason = ', and '.join(filter(None, [reason(m, z), left]))
-        return reason, code(m, name, call.sources[0])
-    if left: return left, f"stride 1, then SpatialPool2d({_window(m)[1]}, '{name}')"
+        said = ', and '.join(filter(None, [reason(m, z), left]))
+        return said, code(m, name, call.sources[0])
+    window = _window(m)
+    if left and window:
+        return left, f"stride 1, then SpatialPool2d({window[1]}, '{name}')"
     return ('by itself it does not turn and permute its output with its input',
             f"a layer of eqtutor.nn; assert_equivariant(net.{call.name}, …, '{name}') "
             'measures it alone')
@@ -880,7 +883,9 @@ def _transposed(m:Any, group:str, source:Any)->str:
             f"GroupConv2d({m.in_channels}, {m.out_channels}, 3, '{group}', padding=1)")
 
 def _pool(m:Any, group:str, source:Any)->str:
-    k, s, p, _ = _window(m)
+    window = _window(m)
+    assert window, 'a pool has a window'
+    k, s, p, _ = window
     reduce = 'max' if 'Max' in type(m).__name__ else 'mean'
     return f"SpatialPool2d(2, '{group}', reduce='{reduce}'), or stride 1"
 
@@ -974,7 +979,7 @@ _OPERATIONS = [
 # %% ../nbs/5_workshop/59_report.ipynb #c0419850
 def _strides(net:nn.Module, x:Tensor)->list[list[tuple[str, int, tuple]]]:
     "For each strided layer the way its picture came: what each step does to a size."
-    loose = [m for m in net.modules() if getattr(m, 'strict', False)]
+    loose:list[Any] = [m for m in net.modules() if getattr(m, 'strict', False)]
     for m in loose: m.strict = False          # ours would refuse
     try:
         with warnings.catch_warnings(), torch.no_grad(), unchanged(net):
@@ -1012,8 +1017,8 @@ def _window_of(call:Call)->tuple[int, int, int, int]|None:
 def _way(calls:list[Call], steps:list, i:int)->list[tuple[str, int, tuple]]:
     "Steps from the network's input to a call; empty where the way is not known."
     way = [steps[i]]
-    while calls[i].sources[0] is not None and calls[i].sources[0][0] >= 0:
-        i = calls[i].sources[0][0]
+    while (source := calls[i].sources[0]) is not None and source[0] >= 0:
+        i = source[0]
         way.append(steps[i])
         if steps[i][0] == 'fixed': return []   # an adaptive pool, say
     return way if calls[i].sources[0] is not None else []
@@ -1028,11 +1033,11 @@ def exact_sizes(
 )->list[int]:
     "Sides of square pictures, near the one you want, on which every stride is exact."
     group = get_group(group)
-    if channels is None: channels = next(
-        m.in_channels for m in net.modules() if hasattr(m, 'in_channels'))
+    own = (getattr(m, 'in_channels', None) for m in net.modules())
+    c = channels or next(n for n in own if n)
     like = next(net.parameters())
     def ways_of(n:int)->list|None:
-        try: return _strides(net, torch.zeros(1, channels, n, n, dtype=like.dtype))
+        try: return _strides(net, torch.zeros(1, c, n, n, dtype=like.dtype))
         except (RuntimeError, ValueError): return None   # a size it cannot take
     tried = (ways_of(n) for n in range(near, near + 64)) # the first that runs will do
     ways = next(filter(None, tried), []) if any(reversed_axes(group)) else []

@@ -97,8 +97,10 @@ def test_check_exact_believes_the_axes_it_is_told():
 def test_check_exact_says_what_to_do():
     message = (
         r'^stride 2 on height 6 \(kernel_size 3, padding 0, dilation 1\) leaves 1 pixel\(s\) over '
-        r'at one end, so the layer is not equivariant to C4\. Expected \(size .* % stride == 0\. '
-        r"Choose another size for the network's input .* or use stride 1 and a 2×2 max-pool\. "
+        r'at one end, so the layer is not equivariant to C4; 5 or 7 would be exact here\. '
+        r'Expected \(size .* % stride == 0\. '
+        r"Choose another size for the network's input: exact_sizes\(.*, or use stride 1 and a "
+        r'2×2 max-pool\. '
         r'strict=False makes this a warning\.$')
     with pytest.raises(ValueError, match=message): check_exact(torch.empty(6, 6), C(4), 3, stride=2)
 

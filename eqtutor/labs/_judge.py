@@ -31,7 +31,8 @@ def serve(channel:socket.socket, settings:Settings)->None:
         if not os.fork():
             channel.close()
             try:
-                judge_one(*files, settings)
+                job, reply = files
+                judge_one(job, reply, settings)
             finally:
                 os._exit(1)
         for file in files: os.close(file)

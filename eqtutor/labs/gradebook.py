@@ -188,7 +188,7 @@ def sums(records:list[dict], chapters:list[str])->list[str]:
             for c in chapters]
     there = [r for r in best if r]
     total = sum(r['marks'] for r in there)
-    return [*(shown(r and r['marks']) for r in best), shown(total),
+    return [*(shown(r['marks'] if r else None) for r in best), shown(total),
             shown(sum(r['of'] for r in there)), shown(sum(r['by hand'] for r in there))]
 
 

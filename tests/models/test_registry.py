@@ -29,7 +29,7 @@ def test_case_and_dashes_do_not_matter():
 
 def test_unknown_name_gets_a_hint_and_the_list():
     with pytest.raises(ValueError, match="did you mean 'p4-all-cnn'"): get_model('p4-alcnn')
-    with pytest.raises(ValueError, match="unknown network 'vgg'.*Known are z2-cnn, p4-cnn"):
+    with pytest.raises(ValueError, match="unknown network 'vgg'.*`eqtutor models` lists all 69"):
         get_model('vgg')
 
 

@@ -10,7 +10,7 @@ from eqtutor.nn import SpatialPool2d
 
 # enough to build any layer
 ENOUGH = dict(in_channels=4, out_channels=4, kernel_size=3, group='p4', channels=4, heads=2,
-              size=(5, 5), height=5, width=5, window=3)
+              size=(5, 5), height=5, width=5, window=3, output_size=1)
 CLASSES = [c for name, c in sorted(vars(layers).items())
            if inspect.isclass(c) and issubclass(c, nn.Module) and 'Norm' not in name]
 # still to be refused by name: chapter 21
