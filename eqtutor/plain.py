@@ -39,8 +39,8 @@ def plain_conv(
         scale, shift = affine_of(norm)
         bank = bank*scale.repeat_interleave(poses).view(-1, 1, 1, 1)
         bias = bias*scale + shift
-    plain = nn.Conv2d(bank.shape[1], len(bank), conv.kernel_size, conv.stride,
-                      conv.padding, conv.dilation).to(bank)
+    plain = nn.Conv2d(bank.shape[1]*conv.groups, len(bank), conv.kernel_size,
+                      conv.stride, conv.padding, conv.dilation, conv.groups).to(bank)
     with torch.no_grad():
         plain.weight.copy_(bank)
         plain.bias.copy_(bias.repeat_interleave(poses))   # type: ignore[union-attr]

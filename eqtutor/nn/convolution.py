@@ -12,7 +12,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
-from ..core import (IndexTables, check_input, check_positive, filter_index,
+from ..core import (IndexTables, check_divides, check_input, check_positive, filter_index,
                           filter_matrices, same_padding)
 from ..groups import Group, get_group
 
@@ -51,12 +51,16 @@ class EquivariantConv2d(IndexTables):
         dilation:int=1,
         bias:bool=True,           # one per output channel, shared over the group
         strict:bool=True,         # raise where the stride breaks the symmetry, or warn
+        groups:int=1,             # blocks of channels that do not hear of each other
     ):
         super().__init__()
-        check_positive(in_channels=in_channels, out_channels=out_channels,
+        check_positive(in_channels=in_channels, out_channels=out_channels, groups=groups,
                        kernel_size=kernel_size, stride=stride, dilation=dilation)
+        check_divides('groups', groups, in_channels=in_channels,
+                      out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
+        self.groups = groups
         self.padding, self.strict = same_padding(padding, kernel_size, dilation), strict
         self.group = get_group(group)
         self.axes = reversed_axes(self.group)
@@ -64,8 +68,8 @@ class EquivariantConv2d(IndexTables):
         self.in_poses = 1 if self.lifts else n
         self.out_poses = 1 if self.projects else n
         poses = () if self.lifts or self.projects else (n,)      # of a filter
-        shape = *poses, kernel_size, kernel_size
-        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *shape))
+        shape = in_channels//groups, *poses, kernel_size, kernel_size
+        self.weight = nn.Parameter(torch.empty(out_channels, *shape))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self.make_tables()
         self.reset_parameters()
@@ -81,11 +85,11 @@ class EquivariantConv2d(IndexTables):
         energy:float = self.kernel_size**2
         if not self.group.is_grid:    # what the disc leaves of a filter
             energy = self.originals['turns'].pow(2).sum().item()/len(self.group)
-        terms = self.in_channels*self.in_poses*energy
+        terms = self.in_channels//self.groups*self.in_poses*energy
         nn.init.normal_(self.weight, std=(2/terms)**.5)
 
     def filters(self)->Tensor:
-        "The bank `(out·|H|, in·|H|, k, k)`; without |H| where an end has no poses."
+        "The bank `(out·|H|, in/groups·|H|, k, k)`; no |H| where an end has no poses."
         k = self.kernel_size
         w = rearrange(self.weight.flatten(2), 'o i entries -> entries (o i)')
         if 'turns' in self.originals:    # off the grid: all turned copies
@@ -103,7 +107,8 @@ class EquivariantConv2d(IndexTables):
         bias:Tensor|None = self.bias
         if bias is not None: bias = bias.repeat_interleave(self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
-        y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation)
+        y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation,
+                     self.groups)
         if self.projects: return y
         return y.unflatten(1, (self.out_channels, self.out_poses))
 
@@ -112,7 +117,7 @@ class EquivariantConv2d(IndexTables):
         y_shape:tuple[int, ...], # of the output
     )->int:
         "Multiply-accumulates of a forward pass (P1 §2.2.2, P4 §4.2)."
-        window = self.in_channels*self.in_poses*self.kernel_size**2
+        window = self.in_channels//self.groups*self.in_poses*self.kernel_size**2
         places = y_shape[-2]*y_shape[-1]
         total = x_shape[0]*self.out_channels*self.out_poses*window*places
         if self.group.is_grid: return total
@@ -123,7 +128,8 @@ class EquivariantConv2d(IndexTables):
         return (f'{self.in_channels}, {self.out_channels}, '
                 f'kernel_size={self.kernel_size}, group={self.group.name}, '
                 f'stride={self.stride}, padding={self.padding}, '
-                f'dilation={self.dilation}, bias={self.bias is not None}')
+                f'dilation={self.dilation}, bias={self.bias is not None}'
+                + (f', groups={self.groups}' if self.groups > 1 else ''))
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000020
 class LiftingConv2d(EquivariantConv2d):

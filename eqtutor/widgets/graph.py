@@ -322,16 +322,17 @@ def _bank_tables(recorder:Recorder, layer:EquivariantConv2d)->dict[str, Tensor]:
 
 def _by_channel(layer:EquivariantConv2d, bank:Tensor)->Tensor:
     "A bank as `(o, i, entries)`."
-    o, i, k = layer.out_channels, layer.in_channels, layer.kernel_size
+    o, k = layer.out_channels, layer.kernel_size
+    i = layer.in_channels//layer.groups
     bank = bank.view(o, layer.out_poses, i, layer.in_poses, k*k)
     return bank.permute(0, 2, 1, 3, 4).flatten(2)
 
 def _convolution(r:Recorder, value:Tensor, m:EquivariantConv2d, x:Tensor)->None:
     r.add('convolution', [x], value, dict(filter=m.weight.flatten(2), bias=m.bias),
-          _bank_tables(r, m), channels=[m.out_channels, m.in_channels],
+          _bank_tables(r, m), channels=[m.out_channels, m.in_channels//m.groups],
           poses=[m.out_poses, m.in_poses], kernel_size=[m.kernel_size]*2,
           stride=[m.stride]*2, padding=[m.padding]*2, dilation=[m.dilation]*2,
-          groups=1)
+          groups=m.groups)
 
 def _spatial_pool(r:Recorder, value:Tensor, m:SpatialPool2d, x:Tensor)->None:
     r.add('pool', [x], value, reduce=m.reduce, kernel_size=[m.kernel_size]*2,
