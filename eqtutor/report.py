@@ -879,8 +879,16 @@ def _convolution(m:Any, group:str, source:tuple[int, int]|None)->str:
     return code if s == 1 else f"{code}, then SpatialPool2d({s}, '{group}')"
 
 def _transposed(m:Any, group:str, source:Any)->str:
-    return (f'nn.Upsample(scale_factor={_one(m.stride)}) over the places, then '
-            f"GroupConv2d({m.in_channels}, {m.out_channels}, 3, '{group}', padding=1)")
+    sizes = f"{m.in_channels}, {m.out_channels}, {_one(m.kernel_size)}, '{group}'"
+    if not any(m.output_padding):
+        return f'GroupConvTranspose2d({sizes}, {_one(m.stride)}, {_one(m.padding)})'
+    return (f'GroupUpsample2d({_one(m.stride)}), then GroupConv2d'
+            f"({m.in_channels}, {m.out_channels}, 3, '{group}', padding=1)")
+
+def _one_end(m:Any, z:Tensor)->str:
+    "Why a transposed convolution is at fault."
+    more = ', and its output_padding lies at one end' if any(m.output_padding) else ''
+    return 'its filters do not turn with the picture' + more
 
 def _pool(m:Any, group:str, source:Any)->str:
     window = _window(m)
@@ -914,8 +922,7 @@ def _says(text:str)->Callable[..., str]: return lambda *_: text
 # classes, why, and code to put there
 _LAYERS:list[tuple[tuple, Callable[..., str], Callable[..., str]]] = [
     (_CONVOLUTIONS, _why_not, _convolution),
-    (_TRANSPOSED, _says('its filters do not turn with the picture, and each pixel is '
-                        'spread to one side'), _transposed),
+    (_TRANSPOSED, _one_end, _transposed),
     (_POOLS, lambda m, z: '' if _pixels_left(m, z) else 'its windows mix poses', _pool),
     (_ADAPTIVE, _says('it averages over poses as if they stood beside each other'),
      lambda m, group, _: f"GroupAdaptivePool2d({m.output_size!r}), which leaves the "
@@ -963,7 +970,7 @@ _OPERATIONS = [
     ({'conv2d', 'conv1d', 'conv3d', 'linear', 'matmul', 'einsum', 'bmm'},
      'its weights do not turn with the picture', "GroupConv2d(…, '{group}')"),
     ({'conv_transpose2d'}, 'its weights do not turn with the picture',
-     "upsampling, then GroupConv2d(…, '{group}')"),
+     "GroupConvTranspose2d(…, '{group}')"),
     ({'max_pool2d', 'avg_pool2d', 'max_pool3d', 'avg_pool3d'},
      'its windows do not fit the size, or mix poses', "SpatialPool2d(2, '{group}')"),
     ({'adaptive_avg_pool2d', 'adaptive_avg_pool3d', 'adaptive_max_pool2d',

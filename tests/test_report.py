@@ -46,7 +46,7 @@ def test_the_one_at_fault_is_named_and_nobody_else(n):
 # name -> (network, input, options, first offender, how many, words of a remedy)
 FOREIGN = {
     'ResNet18': (bench.resnet18, (1, 3, 32, 32), {}, 'conv1', 18, 'SpatialPool2d(2'),
-    'U-Net': (bench.UNet, (1, 2, 8, 8), {}, 'down.0', 4, 'nn.Upsample'),
+    'U-Net': (bench.UNet, (1, 2, 8, 8), {}, 'down.0', 4, 'GroupConvTranspose2d'),
     'ViT': (bench.ViT, (1, 3, 16, 16), {}, 'patches', 2, 'no absolute positions'),
     'flattened fields': (bench.flat_model, (1, 8, 7, 7), dict(layout='flattened'), '1', 1,
                          'GroupBatchNorm2d(16)'),
