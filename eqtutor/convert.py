@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from .core import one_of
@@ -253,13 +254,13 @@ def put_weights(
     if old.state_dict(): new.load_state_dict(old.state_dict())
 
 def _put_filters(new:EquivariantConv2d, old:Any)->None:
-    if isinstance(new, GroupConvTranspose2d):
-        raise ValueError('a transposed convolution takes no pretrained weights: put '
-                         'nn.Upsample(scale_factor=2) and nn.Conv2d in its place')
-    if new.lifts or new.projects: new.weight.copy_(old.weight)
+    weight = old.weight
+    if isinstance(old, nn.ConvTranspose2d):    # torch has the inputs first
+        weight = rearrange(weight, '(b i) o ky kx -> (b o) i ky kx', b=old.groups)
+    if new.lifts or new.projects: new.weight.copy_(weight)
     else:
         new.weight.zero_()
-        new.weight[:, :, 0] = old.weight
+        new.weight[:, :, 0] = weight
     if new.projects: new.weight.div_(len(new.group))   # the mean over the poses
     if new.bias is not None: new.bias.copy_(old.bias)
 

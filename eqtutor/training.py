@@ -161,13 +161,15 @@ _NO_BATCH = ('The loader gave no batch: is the data set empty, '
              'or an iterator that is used up?')
 
 def _logits(net:nn.Module, x:Tensor, y:Tensor)->Tensor:
-    "Scores `(b, classes)` in float32 or better; else an error that says what came."
+    "Scores `(b, classes, …)` in float32 or better; else an error that says what came."
     logits = net(x)
-    if logits.ndim == 2 and len(logits) == len(y):
+    if logits.ndim == y.ndim + 1 and logits[:, 0].shape == y.shape:
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wanted = ', '.join(['classes', *map(str, y.shape[1:])])
+    advice = ('End it with a pool over space (and group), then flatten(1).'
+              if y.ndim == 1 else 'End it with a projection and no pool.')
     raise ValueError(f'The net must turn images {tuple(x.shape)} into scores '
-                     f'({len(y)}, classes), but gave {tuple(logits.shape)}. '
-                     'End it with a pool over space (and group), then flatten(1).')
+                     f'({len(y)}, {wanted}), but gave {tuple(logits.shape)}. {advice}')
 
 @contextmanager
 def _evaluation_mode(net:nn.Module)->Iterator[None]:
@@ -182,7 +184,8 @@ def _evaluation_mode(net:nn.Module)->Iterator[None]:
 # %% ../nbs/2_training/12_training.ipynb #00000021
 @torch.no_grad()
 def evaluate(
-    net:nn.Module,                          # images to scores `(b, classes)`
+    # images to scores, `(b, classes)` or of each pixel `(b, classes, h, w)`
+    net:nn.Module,
     loader:Iterable[tuple[Tensor, Tensor]], # batches `(x, y)`
     accelerator:Accelerator|None=None,      # several processes share each batch
 )->dict[str, float]:          # 'loss' (mean cross-entropy) and 'accuracy' (a share)
@@ -198,7 +201,7 @@ def evaluate(
             logits = _logits(net, x, y)
             loss += F.cross_entropy(logits, y, reduction='sum').item()
             correct += int((logits.argmax(1) == y).sum())
-            count += len(y)
+            count += y.numel()
     loss, correct, count = _summed(accelerator, loss, correct, count)
     if not count: raise ValueError(_NO_BATCH)
     return {'loss': loss / count, 'accuracy': correct / count}
@@ -355,9 +358,9 @@ def train_epoch(
         if lr: _set_rate(optimizer, lr(i))
         loss, right, logits = train_step(
             net, batch, optimizer, accelerator, clip, f'batch {i + 1}')
-        loss_sum += loss * len(batch[1])
+        loss_sum += loss * batch[1].numel()   # labels: one an image, or one a pixel
         correct += right
-        count += len(batch[1])
+        count += batch[1].numel()
         if after: after(i, loss, logits.shape[1])
         if bar is not None: _move_on(bar, loss)
     if not count: raise ValueError(_NO_BATCH)
@@ -784,7 +787,8 @@ def _resume(run:Run, state:_State)->None:
 
 # %% ../nbs/2_training/12_training.ipynb #0000007a
 def fit(
-    # images to scores `(b, classes)`, on the device to train on; all of it will train
+    # images to scores `(b, classes)`, or `(b, classes, h, w)` where each pixel has a
+    # label; on the device to train on; all of it will train
     net:nn.Module,
     # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
     train:Iterable,

@@ -6,6 +6,7 @@ from .attention import (ChannelAttention, SelfAttention2d, SpatialAttention, Squ
                         StandAloneSelfAttention2d)
 from .attentive import AttentiveGroupConv2d, AttentiveLiftingConv2d
 from .convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
+from .decoders import GroupConvTranspose2d, GroupUpsample2d
 from .e4 import E4Conv2d
 from .layers import (GroupAdaptivePool2d, GroupBatchNorm2d, GroupLayerNorm2d, GroupPool,
                      SpatialPool2d)
@@ -13,8 +14,8 @@ from .self_attention import GroupSelfAttention2d, LiftingSelfAttention2d
 
 __all__ = ['AffineSelfConv2d', 'AttentiveGroupConv2d', 'AttentiveLiftingConv2d',
            'ChannelAttention', 'E4Conv2d', 'GroupAdaptivePool2d', 'GroupAffineSelfConv2d',
-           'GroupBatchNorm2d', 'GroupConv2d', 'GroupLayerNorm2d', 'GroupPool',
-           'GroupSelfAttention2d', 'GroupSimpleAffineSelfConv2d', 'LiftingAffineSelfConv2d',
-           'LiftingConv2d', 'LiftingSelfAttention2d', 'ProjectionConv2d', 'SelfAttention2d',
-           'SimpleAffineSelfConv2d', 'SpatialAttention', 'SpatialPool2d', 'SqueezeExcitation',
-           'StandAloneSelfAttention2d']
+           'GroupBatchNorm2d', 'GroupConv2d', 'GroupConvTranspose2d', 'GroupLayerNorm2d',
+           'GroupPool', 'GroupSelfAttention2d', 'GroupSimpleAffineSelfConv2d', 'GroupUpsample2d',
+           'LiftingAffineSelfConv2d', 'LiftingConv2d', 'LiftingSelfAttention2d',
+           'ProjectionConv2d', 'SelfAttention2d', 'SimpleAffineSelfConv2d', 'SpatialAttention',
+           'SpatialPool2d', 'SqueezeExcitation', 'StandAloneSelfAttention2d']

@@ -16,6 +16,8 @@ def convolutions():
             cls = getattr(layers, name)
             shape = IMAGE if cls.lifts else on_group(order)
             yield f'{name} {group}', (partial(cls, 4, 3, 3, group, padding='same'), shape)
+        transposed = partial(layers.GroupConvTranspose2d, 4, 3, 3, group, 2, 1)
+        yield f'GroupConvTranspose2d {group}', (transposed, on_group(order))
 
 
 def self_attention():

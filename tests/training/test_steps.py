@@ -7,11 +7,12 @@ import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState
 from torch import nn
+from torch.utils.data import TensorDataset
 
-from eqtutor.data import digits
+from eqtutor.data import digits, get_loader
 from eqtutor.nn.layers import GroupBatchNorm2d
 from eqtutor.training import (
-    accelerated, environment, evaluate, parallel, share, sync_batch_norm, train_epoch, train_step)
+    accelerated, environment, evaluate, fit, parallel, share, sync_batch_norm, train_epoch, train_step)
 
 
 @pytest.fixture(scope='module')
@@ -127,3 +128,19 @@ def test_environment_is_json():
 def test_environment_without_git(monkeypatch):
     monkeypatch.setenv('PATH', '')
     assert environment()['commit'] is None
+
+
+def test_each_pixel_may_have_a_label():
+    "Loss and accuracy of a segmentation are means over the pixels."
+    torch.manual_seed(0)
+    net = nn.Conv2d(1, 3, 1)
+    x, y = torch.randn(6, 1, 4, 5), torch.randint(3, (6, 4, 5))
+    loader = get_loader(TensorDataset(x, y), 4)
+    logits = net(x)
+    expected = {'loss': nn.functional.cross_entropy(logits, y).item(),
+                'accuracy': (logits.argmax(1) == y).float().mean().item()}
+    assert evaluate(net, loader) == pytest.approx(expected, rel=1e-5)
+    run = fit(net, loader, loader, epochs=2, lr=.1, bar=False)
+    assert 0 <= run.history[-1]['train_accuracy'] <= 1
+    with pytest.raises(ValueError, match=r'scores \(4, classes, 4, 5\), but gave \(4, 3, 2, 3\)'):
+        evaluate(nn.Conv2d(1, 3, 3), loader)
