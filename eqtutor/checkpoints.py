@@ -209,7 +209,8 @@ def load_weights(
             f'{path} is not a whole safetensors file: it is damaged or of another '
             'kind. Copy it again, or save the weights with safetensors.') from error
     checkpoint = 'eqtutor' in notes
-    if checkpoint: tensors = part_of(read_checkpoint(path)[0], 'ema.' if ema else 'net.')
+    if checkpoint:
+        tensors = part_of(read_checkpoint(path)[0], 'ema.' if ema else 'net.')
     if ema and not (checkpoint and tensors):
         raise ValueError(f'{path} holds no averaged weights: leave out ema=True, '
                          'or train with fit(…, ema=.999).')

@@ -255,8 +255,8 @@ HOUSE = ['groups', 'actions', 'equivariance', 'report', 'core files', 'kernels',
          'nn.layers', 'nn.attention', 'nn.attentive', 'nn.affine', 'nn.self_attention', 'nn.e4',
          'nn', 'plain', 'models.registry', 'models.group_cnn', 'models.backbones',
          'models.attentive models.affine models.self_attention models.e4', 'models', 'one_frame',
-         'data', 'cost', 'processes', 'loop checkpoints', 'training', 'experiments', 'plot',
-         'widgets', 'labs', 'cli']
+         'images', 'data', 'macs', 'cost', 'processes', 'loop checkpoints', 'training',
+         'experiments', 'plot', 'widgets', 'labs', 'cli']
 
 def floor_of(name, house=None):
     "The line of the house in which a module stands, by its longest name there; or None."

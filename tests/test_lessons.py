@@ -1,6 +1,6 @@
 """A lesson is one sitting: so much prose, so much code, a time line that says what it takes.
 
-The foundations and the lessons of the papers keep to it.
+All chapters of the first three parts keep to it.
 """
 import ast
 import json
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LESSONS = [*sorted((ROOT/'nbs'/'1_foundations').glob('*.ipynb')),
-           *sorted((ROOT/'nbs'/'3_papers').glob('*.ipynb'))]
+PARTS = '1_foundations', '2_training', '3_papers'
+LESSONS = [path for part in PARTS for path in sorted((ROOT/'nbs'/part).glob('*.ipynb'))]
 # a fifth more than a sitting's 2,500 words, 200 lines and 250 exported ones: the most there may be
 WORDS, CELLS = 3000, 45
 LINES, FOLDED, EXPORTED = 240, 180, 300
