@@ -96,6 +96,8 @@ def act(
     return _move_grid(f, m) if f.ndim == 4 else f
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000001b
+#| code-fold: true
+#| code-summary: "rotate and disc (may be skipped)"
 def rotate(
     image:Tensor,          # `(b, c, h, w)`
     degrees:float|Tensor,  # counter-clockwise: one angle, or one an image `(b,)`
@@ -116,7 +118,6 @@ def rotate(
     inverse = torch.stack([t.cos(), t.sin(), -t.sin(), t.cos()], -1)
     return _interpolate(image, inverse.unflatten(-1, (2, 2)))
 
-# %% ../nbs/1_foundations/02_actions.ipynb #0000001e
 def disc(
     rows:int,          # image height
     cols:int,          # image width
@@ -150,6 +151,8 @@ def reversed_axes(
     return rows, columns
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000002c
+#| code-fold: true
+#| code-summary: "check_exact (may be skipped)"
 def check_exact(
     x:Tensor,          # the layer's input, `(..., h, w)`
     group:Group,

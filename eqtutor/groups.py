@@ -9,11 +9,12 @@ __all__ = ['GROUPS', 'Point', 'Affine', 'check_axioms', 'Group', 'C', 'D', 'get_
 # %% ../nbs/1_foundations/01_groups.ipynb #00000003
 import math
 import re
-from difflib import get_close_matches
 from functools import lru_cache
 
 import torch
 from torch import Tensor
+
+from .names import unknown_name
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000008
 def check_axioms(
@@ -44,6 +45,8 @@ def _check_associative(mul:Tensor, g:int)->None:
                      f'but {g}·({h}·{k}) = {right[h, k]}')
 
 # %% ../nbs/1_foundations/01_groups.ipynb #0000000e
+#| code-fold: true
+#| code-summary: "Two helpers (may be skipped)"
 def _tidy(matrices, name:str)->Tensor:
     "Matrices `(n, 2, 2)` in float64, all different; cos 90° is 0 and not 6e-17."
     m = torch.as_tensor(matrices, dtype=torch.float64).detach().cpu()
@@ -68,7 +71,7 @@ def _cayley(matrices:Tensor, name:str)->Tensor:
             h = int(distance.argmax())
             raise ValueError(
                 f'{name!r} is not closed: the product of elements {g} and {h} is\n'
-                f'{products[h].tolist()},\nwhich is not in the list. Add it.')
+                f'{products[h].tolist()},\nwhich is not in the list. Add this matrix.')
         rows.append(nearest)
     return torch.stack(rows)
 
@@ -160,11 +163,8 @@ def get_group(
         if group in GROUPS: return GROUPS[group]
         if name := re.fullmatch(r'([CD])([1-9]\d*)', group):
             return (C if name[1] == 'C' else D)(int(name[2]))
-    close = get_close_matches(str(group), GROUPS, n=1, cutoff=.4)
-    hint = f', did you mean {close[0]!r}?' if close else '.'
-    raise ValueError(
-        f'unknown group {group!r}{hint} Known are {", ".join(GROUPS)}, '
-        'and C<n> and D<n> for any n; or pass a Group.')
+    also = 'and C<n> and D<n> for any n; or pass a Group.'
+    raise unknown_name('group', group, GROUPS, also)
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000028
 def generate(
@@ -182,7 +182,6 @@ def generate(
         closure |= set(group.mul[members][:, members].flatten().tolist())
     return tuple(sorted(closure))
 
-# %% ../nbs/1_foundations/01_groups.ipynb #00000029
 def subgroups(
     group:Group|str,
 )->list[tuple[int, ...]]:
@@ -244,12 +243,11 @@ def affine_product(
     g:Affine, # done second
     k:Affine, # done first
 )->Affine:
-    "The product (x, h)(x′, h′) = (x + hx′, hh′) in G = ℤ² ⋊ H (P1, Eq. 4)."
+    "The product (x, h)(x′, h′) = (x + hx′, hh′) in G = ℤ² ⋊ H."
     (x, h), (y, q) = g, k
     hy = move_point(group, h, y)
     return (x[0] + hy[0], x[1] + hy[1]), int(group.mul[h, q])
 
-# %% ../nbs/1_foundations/01_groups.ipynb #0000003b
 def affine_inverse(
     group:Group,
     g:Affine,

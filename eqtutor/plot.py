@@ -304,8 +304,10 @@ def plot_cayley_table(
         text.set_color('w' if gh < n/2 else 'k')
     ax.set(xticks=group.elements, yticks=group.elements, title=f'gh in {group.name}')
     ax.set(xlabel='h (done first)', ylabel='g (done second)')
-    ax.set_yticklabels([f'{group.describe(g)}   {g}' for g in group.elements])
-    ax.tick_params(labelsize=7, length=0)
+    names = [f'{group.describe(g)}   {g}' for g in group.elements]
+    ax.set_yticklabels(names)
+    ax.set_xticklabels(names, rotation=90)
+    ax.tick_params(labelsize=9, length=0)
     rows = [' '.join(map(str, row)) for row in group.mul.tolist()]
     words = ' '.join(f'Row {g}: {row}.' for g, row in enumerate(rows))
     fig.alt = f'Cayley table of {group.name}, {n} by {n}. {words}'

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LAYOUTS', 'Layout', 'readings', 'Call', 'record_calls', 'Carried', 'Step', 'LayerReport', 'layer_report',
-           'exact_sizes']
+           'exact_sizes', 'up_to']
 
 # %% ../nbs/5_workshop/59_report.ipynb #58145d54
 import linecache
@@ -1076,3 +1076,27 @@ def _all_exact(ways:list[list[tuple[str, int, tuple]]]|None, n:int)->bool:
             if not is_exact(m, k, s, p, d): return False
             m = (m + 2*p - d*(k - 1) - 1)//s + 1
     return ways is not None
+
+# %% ../nbs/5_workshop/59_report.ipynb #73bade28
+class _Reached(Exception):
+    "Carries a layer's output out of the network."
+
+# %% ../nbs/5_workshop/59_report.ipynb #7f60ae04
+def up_to(
+    net:nn.Module,
+    name:str, # of a submodule, as in `net.named_modules()`
+)->Callable[[Tensor], Tensor]:
+    "The map from the network's input to the output of one of its layers."
+    layers = dict(net.named_modules())
+    if name not in layers:
+        names = ', '.join(n for n in layers if n)
+        raise ValueError(f'no layer {name!r}. There are: {names}')
+    def stop(module, args, out): raise _Reached(out)
+    def cut(x:Tensor)->Tensor:
+        handle = layers[name].register_forward_hook(stop)
+        try: net(x)
+        except _Reached as reached: return reached.args[0]
+        finally: handle.remove()
+        raise RuntimeError(f'the network did not run its layer {name!r}')
+    cut.__self__ = net   # type: ignore[attr-defined]   # `unchanged` finds the buffers
+    return cut

@@ -195,3 +195,24 @@ def test_a_piece_of_a_picture_sees_the_same_where_windows_lie_inside():
 def test_the_loop_runs_where_its_input_lies():
     f = on_p4().cuda()
     assert torch.equal(aggregate(f, source, 'p4', E), f)
+
+
+def additive(steps):
+    "A 3×3 table from its corner, two steps down and two to the right."
+    corner, *rest = steps
+    down, right = (torch.stack([torch.zeros(()), *part]) for part in (rest[:2], rest[2:]))
+    return corner + down[:, None] + right
+
+def mixed_differences(table): return table[1:, 1:] - table[1:, :1] - table[:1, 1:] + table[0, 0]
+
+def test_outputs_of_chapter_25_s_quotient_by_hand_give_back_its_denominator():
+    "Four equations for five numbers leave one factor free."
+    F = torch.tensor([[2, 6, 5], [4, 7.5, 6], [1, 3.2, 3.5]], dtype=torch.float64)
+    D = torch.tensor([[4, 3, 6], [5, 4, 7], [6, 5, 8]], dtype=torch.float64)
+    tables = [additive(steps).double() for steps in torch.eye(5)]
+    equations = torch.stack([mixed_differences(F*table).flatten() for table in tables], 1)
+    assert equations.shape == (4, 5) and torch.linalg.matrix_rank(equations) == 4
+    found = torch.linalg.svd(equations).Vh[-1]
+    found = sum(number*table for number, table in zip(found, tables))
+    torch.testing.assert_close(found*D[0, 0]/found[0, 0], D)
+    assert mixed_differences(F).abs().min() > .1   # F itself is not additive

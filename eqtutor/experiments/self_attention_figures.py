@@ -1,4 +1,4 @@
-"The pictures of chapter 23: what turns, a pixel that is lifted, three poses in one score."
+"The pictures of chapters 23 and 23b: what turns, lifting, three poses, a network."
 # Plain module: edited by hand, no notebook exports it.
 import math
 from collections.abc import Sequence
@@ -168,4 +168,34 @@ def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
     inset.set(xticks=[], yticks=[])
     ax.text(-.9, 3.65, f'⟨Qf(x, h̃), ρ(h⁻¹Δ)⟩\nfor h̃ = {asker}, h = {h}', size=10)
     ax.set(xlim=(-.9, 3.3), ylim=(-1.4, 3.6), aspect='equal')
+    ax.axis('off')
+
+
+def draw_network(
+    parts:Sequence[tuple[str, int|None]], # name of each part, and the side of its output
+    steps:Sequence[Sequence[str]],        # of a block: the parts of each step
+)->None:
+    "A row of boxes with the sides of the maps; below it a block, each step with its sum."
+    _, (above, below) = plt.subplots(2, 1, figsize=(7.6, 2.7), layout='constrained')
+    _boxes(above, [name for name, _ in parts])
+    for i, (_, side) in enumerate(parts):
+        if side: above.text(i, -.85, f'{side}×{side}', ha='center', va='center', size=9)
+    _boxes(below, [name for step in steps for name in (*step, '+')])
+    start, height = -.55, .75
+    for step in steps:
+        end = start + len(step) + .55                    # the middle of the sum
+        below.plot([start, start, end], [0, height, height], color='#555555')
+        below.annotate('', (end, .2), (end, height + .02),
+                       arrowprops=dict(arrowstyle='->', color='#555555'))
+        start = end + .45
+
+
+def _boxes(ax:Axes, names:Sequence[str])->None:
+    "Boxes in a row, with arrows between them; sums are circles."
+    for i, name in enumerate(names):
+        look = dict(boxstyle='circle,pad=.2', fc='#fff3e0') if name == '+' else dict(
+            boxstyle='round,pad=.3', fc='#e8f1fa')
+        ax.text(i, 0, name, ha='center', va='center', size=9, bbox=look | dict(ec='#333333'))
+    ax.annotate('', (len(names) - .4, 0), (-.75, 0), zorder=-1, arrowprops=dict(arrowstyle='->'))
+    ax.set(xlim=(-.8, len(names) - .35), ylim=(-1, 1))
     ax.axis('off')

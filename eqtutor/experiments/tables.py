@@ -117,11 +117,11 @@ RESULT_TABLES = [
         Row('p4m-R18', 'p4m-resnet18', '5.83 ± 0.17'),
         Row('p4m-E⁴R18', 'p4m-e4-resnet18', '4.96 ± 0.16')]),
     ResultTable('P4.4', 'cifar100', 'P4 CIFAR', [
-        Row('R18', 'z2-resnet18-cifar100', '34'),
-        Row('p4-R18', 'p4-resnet18-cifar100', '27.96'),
-        Row('p4-E⁴R18', 'p4-e4-resnet18-cifar100', '26.59'),
-        Row('p4m-R18', 'p4m-resnet18-cifar100', '24.95'),
-        Row('p4m-E⁴R18', 'p4m-e4-resnet18-cifar100', '22.18')]),
+        Row('R18', 'z2-resnet18-cifar100', '34 ± 0.76'),
+        Row('p4-R18', 'p4-resnet18-cifar100', '27.96 ± 0.56'),
+        Row('p4-E⁴R18', 'p4-e4-resnet18-cifar100', '26.59 ± 0.36'),
+        Row('p4m-R18', 'p4m-resnet18-cifar100', '24.95 ± 0.42'),
+        Row('p4m-E⁴R18', 'p4m-e4-resnet18-cifar100', '22.18 ± 0.46')]),
     ResultTable('P1.3', 'pcam', 'P1 PCam', [
         Row('DenseNet Z2', 'z2-densenet', '15.93'),
         Row('DenseNet p4', 'p4-densenet', '12.45'),

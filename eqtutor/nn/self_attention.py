@@ -25,7 +25,7 @@ from ..kernels.self_attention import (
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #00000019
 # Axes: b images, n heads, d the width of one, h and w pixels, Y and X with padding;
-# S, R, Q poses of queries, targets and sources; K offsets within reach
+# S, R, Q poses of queries, targets and sources; K offsets within reach; P passes
 
 def moved_offsets(
     group:Group|str,
@@ -102,7 +102,7 @@ def pose_index(
     group:Group,
     encoding:str, # of the pose: 'relative', 'target', 'printed' or 'none'
     lifts:bool,   # has the input no poses?
-)->Tensor:        # `(passes, S, Q)`
+)->Tensor:        # `(P, S, Q)`
     "Which vector h̃ and ĥ meet: in one pass, or in one for each h if it matters."
     relative = group.relative
     if lifts: return torch.zeros(1, 1, 1, dtype=torch.long)
@@ -173,10 +173,11 @@ class EquivariantSelfAttention2d(IndexTables):
         x_shape:Sequence[int], # of the input
     )->AttentionPlan:
         "How the forward pass goes through an input of this shape."
-        n = len(self.group)
+        order = len(self.group)
         return plan_attention(
-            (x_shape[-2], x_shape[-1]), self.window, 1 if self.lifts else n,
-            1 if self.encoder is None else n, self.heads*self.head_channels, self.crop,
+            (x_shape[-2], x_shape[-1]), self.window, 1 if self.lifts else order,
+            1 if self.encoder is None else order, self.heads*self.head_channels,
+            self.crop,
             self.attention_dropout if self.training else 0., self.query.weight.is_cuda)
 
     def offset_vectors(self,
@@ -188,7 +189,7 @@ class EquivariantSelfAttention2d(IndexTables):
         return at_least_single(self.query.weight.new_zeros(shape))
 
     def pose_vectors(self)->Tensor:
-        "The vectors of the poses, `(passes, S, Q, d)`, at least in single precision."
+        "The vectors of the poses, `(P, S, Q, d)`, at least in single precision."
         index = self.table('index', self.query.weight)
         if self.encoder is not None: return at_least_single(self.encoder.poses()[index])
         zeros = self.query.weight.new_zeros(*index.shape, self.head_channels)
@@ -229,10 +230,10 @@ class EquivariantSelfAttention2d(IndexTables):
     )->Tensor:    # feature map on G, `(b, out_channels, |H|, h, w)`
         group = None if self.lifts else self.group
         check_input(f, self.in_channels, group, type(self).__name__)
-        n, (h, w) = self.crop, f.shape[-2:]
-        if min(h, w) <= 2*n:
-            raise ValueError(f'crop={n} expects more than {2*n} pixels on each side, '
-                             f'got {h}×{w}: use a larger image or a smaller crop')
+        crop, (h, w) = self.crop, f.shape[-2:]
+        if min(h, w) <= 2*crop:
+            raise ValueError(f'crop={crop} expects more than {2*crop} pixels on each '
+                             f'side, got {h}×{w}: use a larger image or a smaller crop')
         plan = self.plan(f.shape)
         with torch.autocast(f.device.type, enabled=False):
             table, poses = self.offset_vectors(plan.reach), self.pose_vectors()
@@ -303,7 +304,7 @@ class EquivariantSelfAttention2d(IndexTables):
         plan, S = self.plan(x_shape), 1 if self.lifts else len(self.group)
         targets = 1 if self.encoder is None else len(self.group)
         passes, keys = len(self.originals['index']), math.prod(plan.extent)
-        (h, w), (Y, X) = y_shape[-2:], (n + 2*plan.padding for n in x_shape[-2:])
+        (h, w), (Y, X) = y_shape[-2:], (side + 2*plan.padding for side in x_shape[-2:])
         scores = passes*S*S*keys + S*targets*keys + passes*S*S   # keys, offsets, poses
         attention = h*w*(scores + S*targets*keys)                # and values
         maps = S*self.in_channels*(h*w + 2*Y*X) + targets*h*w*self.out_channels

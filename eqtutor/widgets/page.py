@@ -31,10 +31,10 @@ from torch import Tensor, nn
 
 from ..actions import KINDS, act, act_points, disc, rotate
 from ..core import check_grid
-from ..equivariance import relative_error, tolerance, unchanged, up_to
+from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
 from ..plot import alt_text, moved_kernels, plot_cayley_graph, png
-from ..report import layer_report
+from ..report import layer_report, up_to
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000006
 TEMPLATES = Environment(

@@ -26,6 +26,24 @@ def test_turning_leaves_its_input(turned):
     assert torch.equal(images, before)
 
 
+def test_angles_are_spread_over_the_whole_circle():
+    "A bright spot right of the centre tells where each copy was turned to."
+    spot = torch.zeros(800, 1, 28, 28)
+    spot[..., 12:16, 22:25] = 1
+    where, line = turn(spot, 'any').squeeze(1), torch.arange(28) - 13.5
+    up, right = -(where.sum(2)*line).sum(1), (where.sum(1)*line).sum(1)
+    eighths = ((torch.atan2(up, right)/torch.pi + 1)*4).long().clamp(0, 7)
+    octants = torch.bincount(eighths, minlength=8)
+    assert octants.min() > 65 and octants.max() < 140
+
+
+def test_classes_keep_their_shares_and_parts_their_labels_under_any_seed():
+    for split in SPLITS:
+        labels = digits(split, 'any').tensors[1]
+        assert (labels.bincount(minlength=10)/len(labels) - .1).abs().max() < .01
+        assert torch.equal(labels, digits(split, 'any', seed=1).tensors[1])
+
+
 def test_unknown_split():
     with pytest.raises(ValueError, match='split must be one of'): digits('training')
 

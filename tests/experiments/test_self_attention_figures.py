@@ -7,8 +7,8 @@ import torch
 from matplotlib.figure import Figure
 
 from eqtutor.experiments.self_attention_figures import (
-    draw_lifting, draw_table_and_function, draw_three_poses, lifting_parts, position_scores,
-    three_pose_weights)
+    draw_lifting, draw_network, draw_table_and_function, draw_three_poses, lifting_parts,
+    position_scores, three_pose_weights)
 from eqtutor.groups import get_group
 
 PIXEL, K = (3, 4), 3
@@ -115,3 +115,17 @@ def test_table_and_function_show_what_they_are_given(figure):
     # half a pixel beyond the outer places, of five: 5/4 of the way
     for frame, p in zip(frames, (offsets, places), strict=True):
         torch.testing.assert_close(frame[:4], 1.25*p[[0, 4, 24, 20]])
+
+
+def test_network_has_a_box_for_each_part_and_an_arc_into_each_sum(figure):
+    draw_network([('first', 8), ('second', 4), ('last', None)], [('a', 'b'), ('c',)])
+    above, below = figure().axes
+    assert [t.get_text() for t in above.texts if t.get_bbox_patch()] == ['first', 'second', 'last']
+    sides = {t.get_position()[0]: t.get_text() for t in above.texts if '×' in t.get_text()}
+    assert sides == {0: '8×8', 1: '4×4'}
+    boxes = [t.get_text() for t in below.texts if t.get_bbox_patch()]
+    assert boxes == ['a', 'b', '+', 'c', '+']
+    sums = [i for i, name in enumerate(boxes) if name == '+']
+    assert [line.get_xdata()[-1] for line in below.lines] == pytest.approx(sums)
+    starts = [line.get_xdata()[0] for line in below.lines]
+    assert starts[0] < 0 and sums[0] < starts[1] < 3

@@ -1,4 +1,5 @@
-"""24b E4 networks: the layer's cost beside a group convolution's, and a larger window's."""
+"""24b E4 networks: the layer's cost beside a group convolution's, a larger window's, and what the
+savings buy."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 
@@ -37,4 +38,5 @@ EXERCISES = [
         Mistake(29_734, 'Nearly: W₂ has a bias for each offset and slice as well.'),
         Mistake(38_998, 'You have scaled the whole count by 81/49; only W₂ depends on k.'),
     ]),
+    Exercise('24b.3', 'proof', 3),
 ]
