@@ -82,11 +82,13 @@ def roles(
 def _note(found:dict[str, Role], role:Role)->None:
     "Write a role down; a layer that is called twice must have the same one."
     if found.setdefault(role.name, role) == role: return
-    raise ValueError(f'{role.name} is called twice, once on a {found[role.name].before} '
-                     f'and once on a {role.before}: make two layers of it')
+    first = found[role.name].before
+    raise ValueError(f'{role.name} is called twice, once on a {first} and once on a '
+                     f'{role.before}: make two layers of it')
 
 def _mixed(call:Call, befores:set[str])->str:
-    return (f'{call.name} ({call.where or "a layer"}) joins a {" and a ".join(befores)}: '
+    where, both = call.where or 'a layer', ' and a '.join(sorted(befores))
+    return (f'{call.name} ({where}) joins a {both}: '
             'lift the picture, or pool the poses, before they meet')
 
 # %% ../nbs/5_workshop/68_convert.ipynb #b7534c6a
@@ -100,8 +102,8 @@ _REMEDIES |= dict.fromkeys(['mean', 'amax', 'flatten', 'reshape', 'view', 'pad']
 
 def _check_operation(call:Call, before:str)->None:
     if before != 'feature map' or call.name not in _REMEDIES: return
-    raise ValueError(f'{call.name} in {call.where} would take the poses of a feature map '
-                     f'for rows or channels: {_REMEDIES[call.name]}')
+    raise ValueError(f'{call.name} in {call.where} would take the poses of a feature '
+                     f'map for rows or channels: {_REMEDIES[call.name]}')
 
 # %% ../nbs/5_workshop/68_convert.ipynb #06ce5b25
 def _number(layer:Any, name:str)->int:
@@ -182,10 +184,11 @@ class _Converter:
 
     def pool(self, role:Role)->nn.Module:
         m:Any = role.layer
-        if m.ceil_mode or getattr(m, 'dilation', 1) not in (1, (1, 1)): raise ValueError(
-            f'{role.name}: {m} pools one end more than the other, or between pixels: '
-            'ceil_mode=False and dilation=1')
-        sizes = {name: _number(m, name) for name in ('kernel_size', 'stride', 'padding')}
+        if m.ceil_mode or getattr(m, 'dilation', 1) not in (1, (1, 1)):
+            raise ValueError(f'{role.name}: {m} pools one end more than the other, or '
+                             'between pixels: ceil_mode=False and dilation=1')
+        names = 'kernel_size', 'stride', 'padding'
+        sizes = {name: _number(m, name) for name in names}
         reduce = 'max' if isinstance(m, nn.MaxPool2d) else 'mean'
         return SpatialPool2d(group=self.group, reduce=reduce, **sizes)
 
@@ -199,12 +202,14 @@ class _Converter:
         m:Any = role.layer
         return nn.Linear(self.wide(m.in_features), m.out_features, m.bias is not None)
 
-    def dropout(self, role:Role)->nn.Module: return nn.Dropout3d(role.layer.p) # type: ignore
+    def dropout(self, role:Role)->nn.Module:
+        return nn.Dropout3d(role.layer.p)               # type: ignore[arg-type]
 
     def none(self, role:Role)->nn.Module:
-        raise ValueError(f'{role.name}: {type(role.layer).__name__} on a feature map has '
-                         'no counterpart here. nn.BatchNorm2d has one; before nn.Linear '
-                         'put nn.AdaptiveAvgPool2d(1) and nn.Flatten')
+        kind = type(role.layer).__name__
+        raise ValueError(f'{role.name}: {kind} on a feature map has no counterpart '
+                         'here. nn.BatchNorm2d has one; before nn.Linear put '
+                         'nn.AdaptiveAvgPool2d(1) and nn.Flatten')
 
 # layers that would read the poses as something else
 _NONE = (nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm2d, nn.LocalResponseNorm, nn.Linear,
@@ -257,10 +262,10 @@ def _put_filters(new:EquivariantConv2d, old:Any)->None:
     weight = old.weight
     if isinstance(old, nn.ConvTranspose2d):    # torch has the inputs first
         weight = rearrange(weight, '(b i) o ky kx -> (b o) i ky kx', b=old.groups)
-    if new.lifts or new.projects: new.weight.copy_(weight)
-    else:
-        new.weight.zero_()
-        new.weight[:, :, 0] = weight
+    slices:Any = new.weight[:, :, 0]
+    if new.lifts or new.projects: slices = new.weight
+    else: new.weight.zero_()
+    slices.copy_(weight)
     if new.projects: new.weight.div_(len(new.group))   # the mean over the poses
     if new.bias is not None: new.bias.copy_(old.bias)
 
@@ -271,7 +276,8 @@ def _time(net:nn.Module, x:Tensor)->float:
     return statistics.median(interleaved({'net': step}, repeats=5)['net'])
 
 COSTS:dict[str, Callable[[nn.Module, Tensor], float]] = {
-    'parameters': lambda net, x: count_parameters(net), 'macs': count_macs, 'time': _time}
+    'parameters': lambda net, x: count_parameters(net), 'macs': count_macs,
+    'time': _time}
 
 def match_width(
     make:Callable[[Any, int], nn.Module], # called with group and width

@@ -252,11 +252,12 @@ def imports_of(tree, module, is_package=False):
 
 # the house: a module imports what stands above it, and what stands in its own line
 HOUSE = ['names', 'groups', 'actions', 'equivariance', 'report', 'core files', 'kernels',
-         'nn.convolution', 'nn.layers', 'nn.attention', 'nn.attentive', 'nn.affine', 'nn.self_attention', 'nn.e4',
-         'nn', 'plain', 'models.registry', 'models.group_cnn', 'models.backbones',
-         'models.attentive models.affine models.self_attention models.e4', 'models', 'one_frame',
-         'images', 'data', 'macs', 'cost', 'processes', 'loop checkpoints', 'training',
-         'experiments', 'plot', 'widgets', 'labs', 'cli']
+         'nn.convolution', 'nn.layers', 'nn.decoders', 'nn.attention', 'nn.attentive', 'nn.affine',
+         'nn.self_attention', 'nn.e4', 'nn', 'plain', 'models.registry', 'models.group_cnn',
+         'models.backbones', 'models.attentive models.affine models.self_attention models.e4',
+         'models.unet', 'models', 'one_frame', 'images', 'data', 'macs', 'cost', 'convert wrappers',
+         'processes', 'loop checkpoints', 'training', 'experiments', 'plot', 'widgets', 'labs',
+         'cli']
 
 def floor_of(name, house=None):
     "The line of the house in which a module stands, by its longest name there; or None."

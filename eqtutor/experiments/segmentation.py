@@ -22,7 +22,7 @@ def digit_strokes(
     noise:float=.3,     # its standard deviation; that of the pictures is 1
     which:Sequence[int]=(2, 4, 7), # the digits to tell apart
 )->ImageSet:            # x `(n, 1, size, size)`, y `(n, size, size)`
-    "Noisy digits, and each pixel's label: 0 on paper, 1 + its digit's place in `which`."
+    "Noisy digits; each pixel's label: 0 on paper, 1 + its digit's place in `which`."
     clean = digits(split, turned, seed, size)
     chosen = [(clean.tensors[1] == digit).nonzero()[:, 0] for digit in which]
     x = clean.tensors[0][torch.cat(chosen)]
@@ -30,7 +30,8 @@ def digit_strokes(
     ink = x[:, 0]*clean.std + clean.mean > .4
     drawn = torch.Generator().manual_seed(seed)
     noisy = x + noise*torch.randn(x.shape, generator=drawn)
-    return ImageSet(noisy, ink*torch.cat(labels)[:, None, None], clean.mean, clean.std)
+    y = ink*torch.cat(labels)[:, None, None]
+    return ImageSet(noisy, y, clean.mean, clean.std)
 
 # %% ../../nbs/2_training/14_your_network.ipynb #e6958dde
 @torch.no_grad()

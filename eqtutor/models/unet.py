@@ -39,7 +39,7 @@ class GroupUNet(nn.Module):
         classes:int=2,
         in_channels:int=1,
         depth:int=2,            # how often it halves
-        up:str='upsample',      # 'upsample' (nearest, then a convolution) or 'transposed'
+        up:str='upsample',      # 'upsample' (nearest, and a convolution), 'transposed'
     ):
         super().__init__()
         check_positive(width=width, classes=classes, depth=depth)

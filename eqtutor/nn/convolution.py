@@ -12,8 +12,8 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
-from ..core import (IndexTables, check_divides, check_input, check_positive, filter_index,
-                          filter_matrices, same_padding)
+from ..core import (IndexTables, check_divides, check_input, check_positive,
+                          filter_index, filter_matrices, same_padding)
 from ..groups import Group, get_group
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000018
@@ -54,8 +54,9 @@ class EquivariantConv2d(IndexTables):
         groups:int=1,             # blocks of channels that do not hear of each other
     ):
         super().__init__()
-        check_positive(in_channels=in_channels, out_channels=out_channels, groups=groups,
-                       kernel_size=kernel_size, stride=stride, dilation=dilation)
+        check_positive(in_channels=in_channels, out_channels=out_channels,
+                       kernel_size=kernel_size, stride=stride, dilation=dilation,
+                       groups=groups)
         check_divides('groups', groups, in_channels=in_channels,
                       out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels

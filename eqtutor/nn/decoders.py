@@ -40,7 +40,7 @@ class GroupUpsample2d(nn.Module):
 
 # %% ../../nbs/5_workshop/67_decoders.ipynb #7712822e
 class GroupConvTranspose2d(EquivariantConv2d):
-    "Writes windows, `stride` apart: `(b, i, |H|, h, w)` to `(b, o, |H|, rows, columns)`."
+    "Writes windows, `stride` apart: `(b, i, |H|, h, w)` to `(b, o, |H|, h2, w2)`."
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -68,7 +68,8 @@ class GroupConvTranspose2d(EquivariantConv2d):
 
     def forward(self, f:Tensor)->Tensor:
         check_input(f, self.in_channels, self.group, type(self).__name__)
-        bank = rearrange(self.filters(), '(b o) i ky kx -> (b i) o ky kx', b=self.groups)
+        bank = rearrange(self.filters(), '(b o) i ky kx -> (b i) o ky kx',
+                         b=self.groups)
         bias:Tensor|None = self.bias
         if bias is not None: bias = bias.repeat_interleave(self.out_poses)
         y = F.conv_transpose2d(f.flatten(1, 2), bank, bias, self.stride, self.padding,
