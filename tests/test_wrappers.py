@@ -17,7 +17,8 @@ def net(request):
     if request.param == 'invariant': layers += nn.Flatten(), nn.Linear(2*6*6, 5)
     return nn.Sequential(*layers).double()
 
-@pytest.mark.parametrize('wrap', [Symmetrise, lambda net, group: Canonicalise(net, group, channels=3)])
+@pytest.mark.parametrize('wrap', [Symmetrise,
+                                  lambda net, group: Canonicalise(net, group, channels=3)])
 def test_wrapped_networks_are_equivariant(wrap, net, group):
     x = torch.randn(4, 3, 9, 9).double()
     kind = 'image' if net(x).ndim == 4 else 'invariant'

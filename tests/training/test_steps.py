@@ -12,7 +12,8 @@ from torch.utils.data import TensorDataset
 from eqtutor.data import digits, get_loader
 from eqtutor.nn.layers import GroupBatchNorm2d
 from eqtutor.training import (
-    accelerated, environment, evaluate, fit, parallel, share, sync_batch_norm, train_epoch, train_step)
+    accelerated, environment, evaluate, fit, parallel, share, sync_batch_norm, train_epoch,
+    train_step)
 
 
 @pytest.fixture(scope='module')
