@@ -296,7 +296,8 @@ def test_import_the_wrong_way_is_found(module, text):
 STANDARD = set(sys.stdlib_module_names)
 TORCH, EINOPS = {'torch'}, {'torch', 'einops'}
 # a package or module -> what it may import beside the standard library and what stands above it
-ALLOWED = {'eqtutor.names': set(), 'eqtutor.groups': TORCH, 'eqtutor.actions': TORCH, 'eqtutor.equivariance': TORCH,
+ALLOWED = {'eqtutor.names': set(),
+           'eqtutor.groups': TORCH, 'eqtutor.actions': TORCH, 'eqtutor.equivariance': TORCH,
            'eqtutor.report': TORCH,
            'eqtutor.core': TORCH, 'eqtutor.files': {'torch', 'safetensors'},
            'eqtutor.kernels': EINOPS, 'eqtutor.nn': EINOPS, 'eqtutor.models': EINOPS,
