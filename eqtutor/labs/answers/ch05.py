@@ -44,9 +44,24 @@ def without_padding(x, w, group): return correlate_at_poses(x, reversed_kernels(
 
 
 EXERCISES = [
-    Exercise('5.1', 'proof', 2),
+    Exercise('5.1', 'predict', 2, name='mirrored_panels', right=[3, 2, 1, 0], mistakes=[
+        Mistake([0, 1, 2, 3],
+                'This would need a filter that the mirror leaves as it is in all four positions, '
+                'as it does an upright cross. The corner filter is symmetric about a diagonal: '
+                'mirroring the columns makes a turned corner of it.'),
+        Mistake([1, 0, 3, 2],
+                'You take the corner for symmetric about the other diagonal. Its bright arms go '
+                'right and down; mirrored they go left and down. Which turn, counter-clockwise, '
+                'is that?'),
+        Mistake([0, 3, 2, 1],
+                'This filter would have to be symmetric about the vertical axis. Which axis has '
+                'the corner?'),
+        Mistake([None]*4,
+                'All four reappear: the mirror image of the corner is one of its turns.'),
+    ]),
     Exercise('5.2', 'proof', 3),
-    Exercise('5.3', 'code', 4, lift_convolve, images_filters_groups, mistakes=[
+    Exercise('5.3', 'proof', 2),
+    Exercise('5.4', 'code', 4, lift_convolve, images_filters_groups, mistakes=[
         Mistake(turned_clockwise,
                 'Your kernel turns clockwise: element 1 of $p4$ agrees with ours at element 3. At '
                 'pose h the kernel is 𝓛_h w, moved by h and not by its inverse.'),
@@ -63,20 +78,5 @@ EXERCISES = [
                 'stack on axis 2.'),
         Mistake(without_padding,
                 'The window is off by one: a 3×3 kernel keeps the size with padding 1.'),
-    ]),
-    Exercise('5.4', 'predict', 2, name='mirrored_panels', right=[3, 2, 1, 0], mistakes=[
-        Mistake([0, 1, 2, 3],
-                'This would need a filter that the mirror leaves as it is in all four positions, '
-                'as it does an upright cross. The corner filter is symmetric about a diagonal: '
-                'mirroring the columns makes a turned corner of it.'),
-        Mistake([1, 0, 3, 2],
-                'You take the corner for symmetric about the other diagonal. Its bright arms go '
-                'right and down; mirrored they go left and down. Which turn, counter-clockwise, '
-                'is that?'),
-        Mistake([0, 3, 2, 1],
-                'This filter would have to be symmetric about the vertical axis. Which axis has '
-                'the corner?'),
-        Mistake([None]*4,
-                'All four reappear: the mirror image of the corner is one of its turns.'),
     ]),
 ]

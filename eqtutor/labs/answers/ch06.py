@@ -26,18 +26,7 @@ def poses_from_1(f): return weighted(f.softmax(2), (1j, -1, -1j, 1))
 
 
 EXERCISES = [
-    Exercise('6.1', 'proof', 3),
-    Exercise('6.2', 'code', 4, soft_argmax, features_on_p4, mistakes=[
-        Mistake(turning_clockwise,
-                r'You turn clockwise: pose q stands for $e^{+2\pi iq/4}$, and pose 1 for i.'),
-        Mistake(softmax_over_channels,
-                'Your softmax runs over the channels. The group axis is axis 2.'),
-        Mistake(no_softmax,
-                'The features weigh the directions as they are. Softmax first: weights are '
-                'positive and sum to one over the poses.'),
-        Mistake(poses_from_1, 'Your poses begin at 1: q runs from 0, and pose 0 points to 1.'),
-    ]),
-    Exercise('6.3', 'predict', 2, name='window_starts',
+    Exercise('6.1', 'predict', 2, name='window_starts',
              right={6: [[0, 2], [1, 3]], 7: [[0, 2, 4], [0, 2, 4]]}, mistakes=[
         Mistake({6: [[0, 2], [0, 2]], 7: [[0, 2, 4], [0, 2, 4]]},
                 'On 6 pixels the solid windows leave the last pixel over; the dashed ones, counted '
@@ -48,5 +37,16 @@ EXERCISES = [
         Mistake({6: [[0, 2], [2, 4]], 7: [[0, 2, 4], [1, 3, 5]]},
                 'Off by one: the last pixel of 6 is number 5, so a window that begins at 0 comes '
                 'to begin at 3.'),
+    ]),
+    Exercise('6.2', 'proof', 3),
+    Exercise('6.3', 'code', 4, soft_argmax, features_on_p4, mistakes=[
+        Mistake(turning_clockwise,
+                r'You turn clockwise: pose q stands for $e^{+2\pi iq/4}$, and pose 1 for i.'),
+        Mistake(softmax_over_channels,
+                'Your softmax runs over the channels. The group axis is axis 2.'),
+        Mistake(no_softmax,
+                'The features weigh the directions as they are. Softmax first: weights are '
+                'positive and sum to one over the poses.'),
+        Mistake(poses_from_1, 'Your poses begin at 1: q runs from 0, and pose 0 points to 1.'),
     ]),
 ]

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import test_resume
 
-import eqtutor.training as training
+from eqtutor import checkpoints, loop, training
 
 moment, number, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 calls = 0
@@ -55,18 +55,19 @@ def fill_the_disk(save_checkpoint, *args, **kwargs):
 
 
 FATES = {
-    'step': (training, 'train_step', die),
-    'half': (training, 'write_atomic', die_half_written),
-    'fsync': (os, 'fsync', die),
-    'replace': (os, 'replace', die),
-    'interrupt': (training, 'train_step', press_ctrl_c),
-    'full': (training, 'save_checkpoint', fill_the_disk),
+    'step': ([loop], 'train_step', die),
+    'half': ([checkpoints, training], 'write_atomic', die_half_written),   # checkpoint and log
+    'fsync': ([os], 'fsync', die),
+    'replace': ([os], 'replace', die),
+    'interrupt': ([loop], 'train_step', press_ctrl_c),
+    'full': ([training], 'save_checkpoint', fill_the_disk),
 }
 
 if __name__ == '__main__':
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores Ctrl-C
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    at(*FATES[moment])
+    modules, name, act = FATES[moment]
+    for module in modules: at(module, name, act)
     training.seed_everything(1)
     test_resume.train(Path(out))
