@@ -54,15 +54,14 @@ class EquivariantConv2d(IndexTables):
         groups:int=1,             # blocks of channels that do not hear of each other
     ):
         super().__init__()
-        check_positive(in_channels=in_channels, out_channels=out_channels,
-                       kernel_size=kernel_size, stride=stride, dilation=dilation,
-                       groups=groups)
-        check_divides('groups', groups, in_channels=in_channels,
-                      out_channels=out_channels)
+        sizes = dict(in_channels=in_channels, out_channels=out_channels)
+        check_positive(**sizes, kernel_size=kernel_size, stride=stride,
+                       dilation=dilation, groups=groups)
+        check_divides('groups', groups, **sizes)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
-        self.groups = groups
-        self.padding, self.strict = same_padding(padding, kernel_size, dilation), strict
+        self.padding = same_padding(padding, kernel_size, dilation)
+        self.groups, self.strict = groups, strict
         self.group = get_group(group)
         self.axes = reversed_axes(self.group)
         n = len(self.group)
