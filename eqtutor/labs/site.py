@@ -121,12 +121,26 @@ def clean_signature(
 def narrow(
     line:str, # of a signature
 )->list[str]:
-    "The line; where it is too wide, its comment stands above it."
-    code, mark, comment = line.partition(' # ')
-    if len(line) <= COLUMNS or not mark: return [line]
-    indent = line[:len(line) - len(line.lstrip())]
-    return [*textwrap.wrap(comment, COLUMNS, initial_indent=f'{indent}# ',
-                           subsequent_indent=f'{indent}# '), code.rstrip()]
+    "The line; where it is too wide, its comment stands above it, and an argument on each line."
+    if len(line) <= COLUMNS: return [line]
+    indent = ' '*(len(line) - len(line.lstrip()))
+    code, _, comment = line.partition(' # ')
+    above = textwrap.wrap(comment, COLUMNS, initial_indent=f'{indent}# ',
+                          subsequent_indent=f'{indent}# ')
+    if len(code) <= COLUMNS: return [*above, code.rstrip()]
+    return [*above, *(f'{indent}{part}' for part in arguments(code.strip()))]
+
+
+def arguments(
+    code:str, # arguments, with commas between them
+)->list[str]:
+    "Each argument with the comma behind it; a comma inside brackets parts nothing."
+    parts, depth = [''], 0
+    for letter in code:
+        depth += (letter in '([{') - (letter in ')]}')
+        parts[-1] += letter
+        if letter == ',' and not depth: parts.append('')
+    return [part.strip() for part in parts if part.strip()]
 
 
 class CleanSignatures:
