@@ -27,7 +27,7 @@ FRAME = '''
 body { margin: 0; font: 17px/1.5 sans-serif; }
 #quarto-content { display: grid; grid-template-columns: minmax(0, 1fr); gap: 24px; padding: 0 12px; }
 #quarto-sidebar { display: none; font-size: 14px; }
-.code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; border: 0; }
+.code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; height: 22px; border: 0; }
 div.sourceCode, pre { position: relative; }
 td, th { padding: .5rem; }
 @media (min-width: 992px) {

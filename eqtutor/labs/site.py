@@ -5,10 +5,12 @@ import re
 import textwrap
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from .api import all_names
 from .course import chapter_of
 
 COLUMNS = 88   # of code on a page
@@ -95,17 +97,30 @@ class LocalLinks:
         settings = get_config()
         site = settings.doc_host.rstrip('/') + '/' + settings.doc_baseurl.strip('/') + '/'
         here = folder_of(self.nb)
-        change_markdown(self.nb, lambda text: local_links(text, site, here))
+        change_markdown(self.nb, lambda text: local_links(text, site, here, shown_names()))
+
+
+@cache
+def shown_names()->set[str]:
+    "Where the site shows signatures: '1_foundations/groups.html#group'."
+    names = (n for n in all_names() if n.path)
+    return {re.sub(r'/[0-9]+[a-z]?_', '/', n.path).replace('.ipynb', f'.html#{n.name.lower()}')
+            for n in names}
 
 
 def local_links(
-    text:str, # markdown
-    site:str, # the address that all pages of the site begin with
-    here:str, # the folder of the page in the site, '' for the site's own
+    text:str,       # markdown
+    site:str,       # the address that all pages of the site begin with
+    here:str,       # the folder of the page in the site, '' for the site's own
+    shown:set[str], # places in the site that a link to a name may lead to
 )->str:
-    "Markdown with links to the site's pages relative to the folder."
-    def relative(link:re.Match)->str: return '](' + posixpath.relpath(link[1], here or '.')
-    return re.sub(rf'\]\({re.escape(site)}([^)\s#]+)', relative, text)
+    "Markdown whose links within the site are relative; one to a name that is not shown is none."
+    def relative(link:re.Match)->str:
+        words, page, name = link[1], link[2], (link[3] or '').partition('.')[0]
+        if name and f'{page}#{name}' not in shown: return words
+        anchor = f'#{name}' if name else ''
+        return f'[{words}]({posixpath.relpath(page, here or ".")}{anchor})'
+    return re.sub(rf'\[([^\]]*)\]\({re.escape(site)}([^)\s#]+)(?:#([^)\s]*))?\)', relative, text)
 
 
 # --- signatures
@@ -114,7 +129,8 @@ def clean_signature(
     code:str, # as nbdev shows it
 )->str:
     "A signature whose comments are plain words, none wider than the page."
-    plain = re.sub(r'\[(`[^`]*`)\]\([^)]*\)', r'\1', code).replace('__main__.', '')
+    plain = re.sub(r'\[(`[^`]*`)\]\([^)]*\)', r'\1', code)
+    plain = re.sub(r'\b(?:[a-z_]\w*\.)+(?=[A-Z])', '', plain)   # where a type is defined
     return '\n'.join(line for long in plain.splitlines() for line in narrow(long))
 
 

@@ -48,7 +48,7 @@ def test_style_sheet_keeps_a_page_as_wide_as_the_phone(visit, width):
 
 def test_pages_are_measured_with_wide_fonts_of_the_tests(visit):
     words = '<p><span>mmmmmmmmmmmmmmmmmmmm</span> <code>mmmmmmmmmmmmmmmmmmmm</code></p>'
-    page = visit(like_the_site(f'<main>{words}</main>', CSS))
+    page = visit(like_the_site(f'<main>{words}</main>', ''))
     for tag, em in ('span', .974), ('code', .602):   # DejaVu's m, in units of the font size
         element = page.locator(tag)
         size = float(element.evaluate('e => parseFloat(getComputedStyle(e).fontSize)'))

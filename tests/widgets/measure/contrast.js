@@ -47,12 +47,23 @@
     return { text: text.slice(0, 60), picture, ratio, want: big ? 3 : 4.5 };
   };
 
+  // words of one kind in a block of code look alike: the first one is measured
+  const kinds = new Map();
+  const repeated = element => {
+    const block = element.closest('pre.sourceCode');
+    if (!block) return false;
+    if (!kinds.has(block)) kinds.set(block, new Set());
+    const before = kinds.get(block).size;
+    return kinds.get(block).add(element.className).size === before;
+  };
+
   const results = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const element = walk.currentNode.parentElement;
     const text = walk.currentNode.textContent.trim();
-    if (!text || !element.checkVisibility({ visibilityProperty: true })) continue;
+    if (!text || repeated(element)) continue;
+    if (!element.checkVisibility({ visibilityProperty: true })) continue;
     if (element.closest('script,style,noscript,svg')) continue;
     results.push(measure(element, text));
   }
