@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from itertools import groupby
 from pathlib import Path
 
@@ -109,7 +110,9 @@ def of_the_library(n:Name)->bool:
 
 def line_of(n:Name, source:str)->str:
     "One name: its link, what it is, its chapter."
-    says = n.says.replace('[', r'\[').replace('*', r'\*') if '`' not in n.says else n.says
-    if not n.path: return f'- [`{n.signature}`]({source}/{n.file}): {says}'
+    says = n.says if '`' in n.says else re.sub(r'([\[*])', r'\\\1', n.says)
+    # nbdev makes a link of each name between backticks, also within a link
+    if not n.path: return f'- [<code>{escape(n.signature)}</code>]({source}/{n.file}): {says}'
     number = chapter_of(Path(n.path).name)
-    return f'- [`{n.name}`](../{n.path}#{n.name.lower()}): {says} [{number}](../{n.path})'
+    name = f'[<code>{n.name}</code>](../{n.path}#{n.name.lower()})'
+    return f'- {name}: {says} [{number}](../{n.path})'

@@ -180,7 +180,7 @@ class CleanSignatures:
 PAPERS = dict(P1='romero2020attentive', P2='diaconu2019affine', P3='romero2021group',
               P4='he2021efficient')
 NOT_PROSE = re.compile(r'(```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\n]*\)'
-                       r'|<[^>]*>|^#.*$|^\|.*$)', re.S | re.M)
+                       r'|<[^>]*>|^#[^\n]*|^\|[^\n]*)', re.S | re.M)
 
 
 def link_papers(

@@ -206,7 +206,8 @@ def test_heaviest_lesson_is_painted_within_a_second(window, pages):
 
 # --- what Pandoc makes of the text
 
-def text_of(html): return re.sub(r'<(pre|code|script|annotation)\b.*?</\1>', '', html, flags=re.S)
+def text_of(html):
+    return re.sub(r'<(pre|code|script|style|annotation)\b.*?</\1>', '', html, flags=re.S)
 
 
 @pytest.mark.parametrize('name', BOOK)
@@ -217,6 +218,7 @@ def test_page_in_pandoc(pages, name):
     assert not re.findall(r'\$[^$\n<]*\\[a-z]+[^$\n<]*\$', text_of(html))
     assert {slug for slug in slugs(nb) if slug not in replaced(nb)} <= anchors_of(html)
     assert {*labels(nb)} <= anchors_of(html)
+    assert not re.findall(r'\]\([^)\s]*\.(?:html|ipynb)', re.sub(r'<[^>]*>', '', text_of(html)))
     for table in re.findall(r'<table.*?</table>', html, re.S):
         assert re.search(r'<th\b[^>]*>\s*\S', table), table[:200]
 
