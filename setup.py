@@ -14,7 +14,7 @@ cfg = config['DEFAULT']
 
 
 # what `eqtutor lab` copies
-COURSE = [('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]
+COURSE = [('nbs', '*.ipynb'), ('nbs', '*.bib'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]
 
 
 def copy_course(target):

@@ -184,8 +184,10 @@ def test_page_begins_with_links_that_open_its_notebook(name):
     assert binder == f'https://mybinder.org/v2/gh/{owner}/{branch}?urlpath=lab/tree/{inside}'
 
 def test_pages_are_processed_so():
-    assert settings()['procs'].split() == [
-        'eqtutor.widgets:ShareOnce', 'eqtutor.widgets:raw_html', 'eqtutor.widgets:OpenLinks']
+    pages = [f'eqtutor.widgets:{name}' for name in ('ShareOnce', 'raw_html', 'OpenLinks')]
+    site = ('NumberTitle', 'FoldCode', 'LocalLinks', 'CleanSignatures', 'LinkPapers',
+            'LightPictures')
+    assert settings()['procs'].split() == pages + [f'eqtutor.labs.site:{name}' for name in site]
 
 def test_binder_installs_the_repository():
     "repo2docker takes the folder binder/ where there is one."

@@ -87,7 +87,9 @@ def alone(
     return nn.Sequential(nn.PReLU(init=1.), layer(*args), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
-def convolution_alone()->nn.Sequential: return alone(partial(nn.Conv2d, padding=1), 64, 64, 3)
+def convolution_alone()->nn.Sequential:
+    "An ordinary convolution as the only layer that mixes places."
+    return alone(partial(nn.Conv2d, padding=1), 64, 64, 3)
 
 
 FORMS:Networks = {

@@ -23,9 +23,14 @@ class PixelMean(nn.Module):
     def forward(self, x): return self.layer(x).flatten(2).mean(2)
 
 
-def e4_alone()->nn.Module: return PixelMean(E4Conv2d(16, 16, 5, 'p4'))
+def e4_alone()->nn.Module:
+    "An E4 layer on p4 between the image and the mean over its pixels."
+    return PixelMean(E4Conv2d(16, 16, 5, 'p4'))
 
-def conv_alone()->nn.Module: return PixelMean(nn.Conv2d(64, 64, 5, padding=2, bias=False))
+
+def conv_alone()->nn.Module:
+    "An ordinary convolution of as many channels, likewise."
+    return PixelMean(nn.Conv2d(64, 64, 5, padding=2, bias=False))
 
 
 def one_layer(

@@ -358,4 +358,6 @@ def conditions(
     return f"{smoke}{where}; {p['statistic']}, {rounds}; memory: {p['memory']}"
 
 
-def plural(n:int, word:str)->str: return f'{n} {word}{"s"*(n != 1)}'
+def plural(n:int, word:str)->str:
+    "A number and what it counts: '1 seed', '2 seeds'."
+    return f'{n} {word}{"s"*(n != 1)}'

@@ -1,7 +1,6 @@
-"""The pages of the site: formulas, anchors, tables and figures, and whether they fit a phone.
+"""The style sheet of the site on small examples: tables, figures and formulas on a phone.
 
-Pandoc turns a notebook into HTML as Quarto does; the site's own style sheet is the one that is
-tested, the fonts are wide ones that the tests bring.
+`test_site_pages.py` measures the pages themselves.
 """
 import base64
 import re
@@ -9,12 +8,11 @@ import struct
 import zlib
 
 import pytest
-from pages import directives, headings_of, labels, pages as markdown_of, read_all, slugs
+import site_pages
 
 from .examples import ROOT, measure
 from .reading import spoken, stops, too_wide, unnamed
 
-BOOK = read_all()
 CSS = (ROOT/'nbs'/'styles.css').read_text(encoding='utf-8')
 SUM = '<mrow>' + '<mi>x</mi><mo>+</mo>'*60 + '</mrow>'
 SAMPLE = f'''<main><h1>x</h1>
@@ -50,7 +48,7 @@ def test_style_sheet_keeps_a_page_as_wide_as_the_phone(visit, width):
 
 def test_pages_are_measured_with_wide_fonts_of_the_tests(visit):
     words = '<p><span>mmmmmmmmmmmmmmmmmmmm</span> <code>mmmmmmmmmmmmmmmmmmmm</code></p>'
-    page = visit(like_the_site(f'<main>{words}</main>', CSS))
+    page = visit(like_the_site(f'<main>{words}</main>', ''))
     for tag, em in ('span', .974), ('code', .602):   # DejaVu's m, in units of the font size
         element = page.locator(tag)
         size = float(element.evaluate('e => parseFloat(getComputedStyle(e).fontSize)'))
@@ -95,60 +93,8 @@ def test_column_widths_of_pandoc_are_ignored(visit):
     assert wide['height'] < 80 and wide['width'] > 150
 
 
-# --- the pages
-
-def pandoc(markdown):
-    import pypandoc
-    options = ['--mathml', '--wrap=none', '--fail-if-warnings']
-    return pypandoc.convert_text(markdown, 'html', 'markdown', extra_args=options)
-
-
-def shown(output, alt):
-    "An output as Markdown."
-    data = output.get('data', {})
-    if 'text/html' in data: return '`````{=html}\n' + ''.join(data['text/html']) + '\n`````'
-    if 'image/png' in data:
-        size = output.get('metadata', {}).get('image/png', {})
-        attributes = ''.join(f' {k}="{v}"' for k, v in size.items())
-        picture = figure(''.join(data['image/png']).strip(), alt, attributes)
-        return f'`````{{=html}}\n{picture}\n`````'
-    if 'text/markdown' in data: return ''
-    text = data.get('text/plain', output.get('text'))
-    return '```\n' + ''.join(text) + '\n```' if text else ''
-
-
-def as_site(nb):
-    "A notebook's text and outputs as Pandoc makes HTML of them: what Quarto does, less its theme."
-    parts, sources = [], list(markdown_of(nb))
-    for i, cell in enumerate(nb.cells):
-        parts += [source for k, source in sources if k == i]
-        alt = directives(cell['source']).get('fig-alt', '').strip('\'" ').replace('"', '&quot;')
-        parts += [shown(output, alt) for output in cell.get('outputs', [])]
-    title, _, rest = '\n\n'.join(parts).partition('\n')   # front matter on the site, no anchor
-    return f'<h1>{title.removeprefix("# ")}</h1>{pandoc(rest)}'
-
-
-def text_of(html):
-    return re.sub(r'<(pre|code|script|annotation)\b.*?</\1>', '', html, flags=re.S)
-
-
-@pytest.mark.parametrize('name', BOOK)
-def test_page_in_pandoc(visit, name):
-    "Formulas become MathML, anchors are those that links are checked against, it fits a phone."
-    pytest.importorskip('pypandoc', reason='pypandoc_binary is not installed')
-    html, nb = as_site(BOOK[name]), BOOK[name]
-    assert 'class="math' not in text_of(html)
-    assert not re.findall(r'\$[^$\n<]*\\[a-z]+[^$\n<]*\$', text_of(html))
-    anchors = re.findall(r'<h[2-6][^>]* id="([^"]+)"', html)
-    assert len(anchors) == sum(level > 1 for _, level, _ in headings_of(nb))
-    assert {*anchors} <= {*slugs(nb), *labels(nb)}
-    for table in re.findall(r'<table.*?</table>', html, re.S):
-        assert re.search(r'<th\b[^>]*>\s*\S', table), table[:200]
-    page = visit(like_the_site(f'<main>{html}</main>', CSS), 390)
-    assert too_wide(page) == 0 and unnamed(page) == []
-    assert page.evaluate(measure('size'))['cut'] == []
-
+# --- formulas
 
 def test_formula_that_is_no_mathml_is_found():
     pytest.importorskip('pypandoc', reason='pypandoc_binary is not installed')
-    with pytest.raises(RuntimeError): pandoc(r'$\nosuchthing{x}$')
+    with pytest.raises(RuntimeError): site_pages.pandoc(r'$\nosuchthing{x}$')

@@ -19,27 +19,42 @@
   const canvas = parse(getComputedStyle(probe).backgroundColor);
   probe.remove();
 
+  // what lies behind an element's text: it is asked once for each element
+  const known = new Map();
+  const behind = element => {
+    if (!element) return { colour: canvas, picture: false, fade: 1 };
+    if (known.has(element)) return known.get(element);
+    const style = getComputedStyle(element);
+    const outer = behind(element.parentElement);
+    const found = {
+      colour: over(parse(style.backgroundColor), outer.colour),
+      picture: outer.picture || style.backgroundImage !== 'none',
+      fade: outer.fade * style.opacity,
+    };
+    known.set(element, found);
+    return found;
+  };
+
   const measure = (element, text) => {
-    const layers = [];
-    let picture = false;
-    let fade = 1;
-    let outer = element;
-    while (outer) {
-      const style = getComputedStyle(outer);
-      layers.push(parse(style.backgroundColor));
-      picture ||= style.backgroundImage !== 'none';
-      fade *= style.opacity;
-      outer = outer.parentElement;
-    }
-    const behind = layers.reverse().reduce((below, layer) => over(layer, below), canvas);
+    const { colour: ground, picture, fade } = behind(element);
     const style = getComputedStyle(element);
     const colour = parse(style.color);
-    const front = over([...colour.slice(0, 3), colour[3] * fade], behind);
-    const [a, b] = [luminance(front), luminance(behind)];
+    const front = over([...colour.slice(0, 3), colour[3] * fade], ground);
+    const [a, b] = [luminance(front), luminance(ground)];
     const size = parseFloat(style.fontSize);
     const big = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
     const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
     return { text: text.slice(0, 60), picture, ratio, want: big ? 3 : 4.5 };
+  };
+
+  // words of one kind in a block of code look alike: the first one is measured
+  const kinds = new Map();
+  const repeated = element => {
+    const block = element.closest('pre.sourceCode');
+    if (!block) return false;
+    if (!kinds.has(block)) kinds.set(block, new Set());
+    const before = kinds.get(block).size;
+    return kinds.get(block).add(element.className).size === before;
   };
 
   const results = [];
@@ -47,7 +62,8 @@
   while (walk.nextNode()) {
     const element = walk.currentNode.parentElement;
     const text = walk.currentNode.textContent.trim();
-    if (!text || !element.checkVisibility({ visibilityProperty: true })) continue;
+    if (!text || repeated(element)) continue;
+    if (!element.checkVisibility({ visibilityProperty: true })) continue;
     if (element.closest('script,style,noscript,svg')) continue;
     results.push(measure(element, text));
   }

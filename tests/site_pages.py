@@ -1,0 +1,190 @@
+"""The site without Quarto: notebooks processed by nbdev, turned into pages by Pandoc.
+
+Each page has the site's own style sheet, scripts and fonts, and as much of Quarto's frame as they
+refer to: sidebar, title block, folds, figures with captions, the button that copies code. Quarto's
+themes, its search and its table of contents are not here.
+"""
+import base64
+import json
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from html import escape
+from pathlib import Path
+
+import matplotlib
+import yaml
+from pages import ROOT, directives
+
+PROCESS = 'from nbdev.serve import proc_nbs; proc_nbs(n_workers=0)'
+SHOWN = 'nbs', 'settings.ini', '_quarto.yml'
+
+# what Quarto's frame is like: a sidebar of 220 pixels, a margin of 200, a column between them
+FRAME = '''
+body { margin: 0; font: 17px/1.5 sans-serif; }
+#quarto-content { display: grid; grid-template-columns: minmax(0, 1fr); gap: 24px; padding: 0 12px; }
+#quarto-sidebar { display: none; font-size: 14px; }
+.code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; height: 22px; border: 0; }
+div.sourceCode, pre { position: relative; }
+td, th { padding: .5rem; }
+@media (min-width: 992px) {
+  #quarto-content { grid-template-columns: 220px minmax(0, 812px) 200px; }
+  #quarto-sidebar { display: block; }
+}
+'''
+# wide fonts, the same on each machine; formulas keep the font that the site brings
+FONTS = [('test sans', 'normal', 'DejaVuSans'), ('test sans', 'bold', 'DejaVuSans-Bold'),
+         ('test mono', 'normal', 'DejaVuSansMono')]
+FAMILIES = ('*:not(math, math *) { font-family: "test sans" !important; }\n'
+            ':is(pre, code), :is(pre, code) * { font-family: "test mono" !important; }\n')
+
+
+def build(folder):
+    "All pages of the site in a folder; their files by the names of the notebooks."
+    processed = process(folder)
+    names = sorted(p.relative_to(processed).as_posix() for p in processed.rglob('*.ipynb'))
+    books = {name: json.loads((processed/name).read_text(encoding='utf-8')) for name in names}
+    files = {name: posixpath.join(posixpath.dirname(name), front_matter(nb)['output-file'])
+             for name, nb in books.items()}
+    site = folder/'_docs'
+    site.mkdir()
+    for part in 'styles.css', 'fonts', 'images':
+        copy = shutil.copytree if (processed/part).is_dir() else shutil.copy
+        copy(processed/part, site/part)
+    (site/'frame.css').write_text(frame(), encoding='utf-8')
+    for name, nb in books.items(): write_page(site, name, nb, files, processed)
+    return {name: site/file for name, file in files.items()}
+
+
+def process(folder):
+    "The notebooks as nbdev hands them to Quarto, with all that lies beside them."
+    for part in SHOWN:
+        copy = shutil.copytree if (ROOT/part).is_dir() else shutil.copy
+        copy(ROOT/part, folder/part)
+    before = os.environ.get('PYTHONPATH', '')
+    env = {**os.environ, 'PYTHONPATH': f'{ROOT}{os.pathsep}{before}'}
+    done = subprocess.run([sys.executable, '-c', PROCESS], cwd=folder, env=env, text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder/'_proc'
+
+
+def frame():
+    fonts = Path(matplotlib.get_data_path())/'fonts'/'ttf'
+    faces = [f'@font-face {{ font-family: "{family}"; font-weight: {weight}; '
+             f'src: url("{(fonts/f"{file}.ttf").as_uri()}"); }}\n' for family, weight, file in FONTS]
+    return ''.join(faces) + FAMILIES + FRAME
+
+
+# --- one page
+
+def front_matter(nb): return yaml.safe_load(text_of(nb['cells'][0]['source']).strip().strip('-'))
+
+def text_of(source): return ''.join(source)
+
+
+def write_page(site, name, nb, files, processed):
+    page = site/files[name]
+    page.parent.mkdir(exist_ok=True)
+    pictures = page.parent/f'{page.stem}_files'
+    parts = [part for cell in nb['cells'][1:] for part in parts_of(cell, pictures)]
+    body = with_buttons(local(pandoc('\n\n'.join(parts)), name, files))
+    html = whole(front_matter(nb), body, name, files, processed)
+    page.write_text(html, encoding='utf-8')
+
+
+def pandoc(markdown):
+    import pypandoc
+    options = ['--mathml', '--wrap=none', '--fail-if-warnings']
+    return pypandoc.convert_text(markdown, 'html', 'markdown', extra_args=options)
+
+
+def raw(html): return f'`````{{=html}}\n{html}\n`````'
+
+def parts_of(cell, pictures):
+    "A cell as Markdown: its text, or its code and what that put out."
+    source = text_of(cell['source'])
+    if cell['cell_type'] == 'markdown': yield source
+    if cell['cell_type'] != 'code': return
+    said = directives(source)
+    if said.get('echo', '').strip() != 'false': yield from code_of(source, said)
+    for output in cell.get('outputs', []): yield output_of(output, said, pictures)
+
+
+def code_of(source, said):
+    code = re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip()
+    if not code: return
+    fold = said.get('code-fold', '').strip()
+    shown = f'```python\n{code}\n```'
+    if fold not in ('true', 'show'): yield shown
+    else:
+        words = escape(said.get('code-summary', 'Code').strip().strip('"\''))
+        yield raw(f'<details class="code-fold"{" open"*(fold == "show")}>'
+                  f'<summary>{words}</summary>')
+        yield shown
+        yield raw('</details>')
+
+
+def output_of(output, said, pictures):
+    data = output.get('data', {})
+    if 'text/markdown' in data: return text_of(data['text/markdown'])
+    if 'image/png' in data: return figure_of(output, said, pictures)
+    words = text_of(data.get('text/plain', output.get('text', '')))
+    return raw(f'<div class="cell-output"><pre><code>{escape(words)}</code></pre></div>')
+
+
+def figure_of(output, said, pictures):
+    "A picture in a file of its own, with the size, the alt text and the caption of its cell."
+    pictures.mkdir(exist_ok=True)
+    file = pictures/f'{len([*pictures.iterdir()])}.png'
+    file.write_bytes(base64.b64decode(text_of(output['data']['image/png'])))
+    size = output.get('metadata', {}).get('image/png', {})
+    alt, caption = (yaml.safe_load(said.get(key, '') or "''") for key in ('fig-alt', 'fig-cap'))
+    numbers = ''.join(f' {k}="{v}"' for k, v in size.items() if k in ('width', 'height'))
+    image = (f'<figure class="figure"><p><img src="{pictures.name}/{file.name}" '
+             f'class="figure-img" alt="{escape(alt)}"{numbers}></p>')
+    if not caption: return raw(f'{image}</figure>')
+    end = raw('</figcaption></figure>')
+    return '\n\n'.join([raw(f'{image}<figcaption>'), caption, end])
+
+
+def local(html, name, files):
+    "HTML whose links to notebooks lead to their pages."
+    here = posixpath.dirname(name)
+
+    def link(match):
+        target = posixpath.normpath(posixpath.join(here, match[1]))
+        return f'href="{posixpath.relpath(files.get(target, target), here or ".")}'
+    return re.sub(r'href="(?!https?:)([^"#]+\.ipynb)', link, html)
+
+
+BUTTON = '<button class="code-copy-button" title="Copy to Clipboard"><i class="bi"></i></button>'
+
+def with_buttons(html):
+    html = re.sub(r'<pre\s+class="sourceCode python"', '<pre class="sourceCode python code-with-copy"',
+                  html)
+    return re.sub(r'(code-with-copy".*?)</pre>', rf'\1{BUTTON}</pre>', html, flags=re.S)
+
+
+def whole(head, body, name, files, processed):
+    "A page with the parts of Quarto's frame."
+    up = posixpath.relpath('.', posixpath.dirname(name) or '.')
+    here = posixpath.dirname(name) or '.'
+    links = ''.join(f'<li><a href="{posixpath.relpath(file, here)}">{posixpath.basename(file)}</a>'
+                    for file in files.values())
+    before, after = ((processed/f'{part}-body.html').read_text(encoding='utf-8')
+                     for part in ('before', 'after'))
+    title, subject = escape(head['title']), escape(head.get('description', ''))
+    return f'''<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="{up}/images/favicon.svg">
+<link rel="stylesheet" href="{up}/frame.css"><link rel="stylesheet" href="{up}/styles.css">
+<body class="quarto-light">{before}<div id="quarto-content">
+<nav id="quarto-sidebar"><ul>{links}</ul></nav>
+<main class="content" id="quarto-document-content">
+<header id="title-block-header"><h1 class="title">{title}</h1>
+<div class="description">{subject}</div></header>
+{body}</main></div>{after}</body></html>'''
