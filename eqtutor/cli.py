@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -40,8 +41,8 @@ from .experiments.train import (Training, is_first_process, run_training,
                                        writable_folder)
 from .files import write_atomic, write_json
 from .groups import GROUPS
-from .labs import (Limits, build, copy_course, grade, open_lab, progress,
-                          progress_table)
+from .labs import (Limits, Policy, build, copy_course, grade, open_lab,
+                          progress, progress_table)
 from .models.registry import Model, get_model, model_rows
 from .plain import export_network
 from .report import LayerReport, layer_report
@@ -521,11 +522,12 @@ def labs_build(
     'file could not be graded.'))
 def labs_grade(
     submissions:list[Path]=typer.Argument(
-        ..., help='Notebooks, or folders of them (a folder for each student).'),
+        ..., help='Notebooks, folders of them (a folder for each student), or the zips '
+                  'that Moodle and Canvas make of a class.'),
     out:Path=typer.Option(
-        Path('marks'), help='Folder for marks.csv, students.csv, marks.json, results/ '
-                            'and feedback/. What is graded there already is not '
-                            'graded again.'),
+        Path('marks'), help='Folder for marks.csv, students.csv, marks.json, results/, '
+                            'feedback/ and proofs.html. What is graded there already '
+                            'is not graded again.'),
     chapter:str=typer.Option(
         None, help='05, where the files do not say.  [default: read from each file]'),
     seconds:int=typer.Option(10, min=1, help='Time for one answer.'),
@@ -541,9 +543,20 @@ def labs_grade(
                                 'A submission can then read, change and send whatever '
                                 'you can; every result says so.'),
     roster:Path=typer.Option(
-        None, help='A list of the class (CSV, as Moodle or Canvas exports it): '
-                   'students.csv gets its rows and columns. One column holds the '
-                   'names of the folders.'),
+        None, help='A list of the class (CSV): students.csv gets its rows and columns. '
+                   'One column holds the names of the folders. Of a grading worksheet '
+                   'from Moodle or a grade book from Canvas, moodle.csv or canvas.csv '
+                   'is made for import.'),
+    due:datetime=typer.Option(
+        None, formats=['%Y-%m-%d', '%Y-%m-%dT%H:%M'],
+        help='Files that were written later are late, and what Canvas calls so.'),
+    late:int=typer.Option(
+        100, min=0, max=100, help='Percent of the marks that count where it is late.'),
+    repeated:str=typer.Option(
+        'best', help='Which counts where a chapter came in twice: best or last.'),
+    by_hand:Path=typer.Option(
+        None, help='Marks from the page proofs.html, on which proofs are marked with '
+                   'a key each: the file that it saves.'),
     as_json:bool=typer.Option(False, '--json', help='Print the results as JSON.'),
 )->None:
     "Grade submissions, each in a sandbox of its own."
@@ -552,9 +565,10 @@ def labs_grade(
     with _explained():
         paths = [p.expanduser() for p in submissions]
         records = grade(paths, out.expanduser(), chapter, Limits(seconds, memory),
-                        workers, seed, unsafe, roster and roster.expanduser(), report)
-    text = (f'Written to {out}: marks.csv, students.csv, marks.json, feedback/, '
-            'results/.')
+                        workers, seed, unsafe, roster and roster.expanduser(), report,
+                        due, Policy(late, repeated), by_hand and by_hand.expanduser())
+    there = ', '.join(sorted(p.name for p in out.expanduser().iterdir()))
+    text = f'Written to {out}: {there}.'
     if unsafe: text += ' Graded without a sandbox.'
     # JSON in ASCII: a file's name may be no text
     typer.echo(json.dumps(records) if as_json else text)
