@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import IndexTables, check_input, check_odd, check_positive, one_of
+from ..core import (IndexTables, autocast_as, check_input, check_odd,
+                          check_positive, one_of, refuse_transforms)
 from ..groups import Group
 from ..kernels.attentive import (Removed, Window, chunk_size, removed_in_chunks,
                                        removed_macs)
@@ -296,7 +297,8 @@ class AttentiveConv2d(EquivariantConv2d):
     )->Tensor:    # `(b, o, |H|, h, w)`
         self.check(x)
         if self.weighs_input: return super().forward(self.branch(x))
-        with torch.autocast(x.device.type, enabled=False):   # maxima want precision
+        refuse_transforms(type(self).__name__)
+        with autocast_as(None, x):   # maxima want precision
             x = x.to(self.weight.dtype)
             y = super().forward(x)
             if not torch.compiler.is_compiling() and not len(x): return y
