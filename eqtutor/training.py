@@ -160,8 +160,19 @@ def _summed(accelerator:Accelerator|None, *numbers:float)->list[float]:
 _NO_BATCH = ('The loader gave no batch: is the data set empty, '
              'or an iterator that is used up?')
 
+def _check_labels(y:Tensor)->None:
+    "An error where a label on the CPU is below 0."
+    if y.is_floating_point() or y.device.type != 'cpu' or not len(y): return
+    if y.min() >= 0: return
+    raise ValueError(f'Labels count from 0; there is {y.min().item()}, which the loss '
+                     'would pass over without a word.')
+
+# of -100, too, the loss complains, wherever the labels lie
+_cross_entropy = partial(F.cross_entropy, ignore_index=torch.iinfo(torch.long).min)
+
 def _logits(net:nn.Module, x:Tensor, y:Tensor)->Tensor:
     "Scores `(b, classes)` in float32 or better; else an error that says what came."
+    _check_labels(y)
     logits = net(x)
     if logits.ndim == 2 and len(logits) == len(y):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -196,7 +207,7 @@ def evaluate(
             x, y = x[rank::processes].to(device), y[rank::processes].to(device)
             if processes > 1 and not len(y): continue
             logits = _logits(net, x, y)
-            loss += F.cross_entropy(logits, y, reduction='sum').item()
+            loss += _cross_entropy(logits, y, reduction='sum').item()
             correct += int((logits.argmax(1) == y).sum())
             count += len(y)
     loss, correct, count = _summed(accelerator, loss, correct, count)
@@ -310,7 +321,7 @@ def train_step(
     optimizer.zero_grad()
     with accelerator.autocast():
         logits = _logits(net, x, y)
-    loss = F.cross_entropy(logits, y) * weight
+    loss = _cross_entropy(logits, y) * weight
     # the mean over the processes: all see the same number
     mean = accelerator.reduce(loss.detach(), 'mean').item()
     if not math.isfinite(mean):
@@ -876,10 +887,7 @@ def _check_loader(train:Any, accelerator:Accelerator)->None:
                          'batches, above 0.')
     data = train if hasattr(train, 'tensors') else getattr(train, 'dataset', None)
     labels = (getattr(data, 'tensors', None) or [None])[-1]
-    counted = isinstance(labels, Tensor) and not labels.is_floating_point()
-    if counted and labels.min() < 0:
-        raise ValueError(f'Labels count from 0; there is {labels.min().item()}, which '
-                         'the loss would pass over without a word.')
+    if isinstance(labels, Tensor): _check_labels(labels.cpu())
     if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
         raise ValueError(
             'Several processes must agree on the order of the images: the training '

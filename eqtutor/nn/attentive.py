@@ -250,7 +250,9 @@ class AttentiveConv2d(EquivariantConv2d):
                          dilation, bias, strict)
         sizes:dict[str, Any] = dict(reduction=reduction, hidden=hidden, chunk=chunk,
                                     attention_dilation=attention_dilation)
-        sizes = {name: n for name, n in sizes.items() if n not in (None, 'auto')}
+        free = 'hidden', 'chunk'   # which need not be numbers
+        sizes = {name: n for name, n in sizes.items()
+                 if name not in free or n not in (None, 'auto')}
         check_positive(**sizes)
         check_odd(attention_kernel=attention_kernel)
         self.attend = one_of(attend, 'full', 'channel', 'spatial', 'input', 'rotation')
