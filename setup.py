@@ -58,7 +58,7 @@ setup(
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
     package_data={'eqtutor': ['py.typed'],
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
-                  'eqtutor.labs': ['*.html']},
+                  'eqtutor.labs': ['*.html', '*.js']},
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['one_of', 'check_positive', 'check_not_negative', 'check_odd', 'check_divides', 'check_grid', 'same_padding',
-           'check_input', 'once_differentiable', 'filter_index', 'filter_matrices', 'IndexTables']
+           'check_input', 'once_differentiable', 'refuse_transforms', 'autocast_dtype', 'autocast_as', 'filter_index',
+           'filter_matrices', 'IndexTables']
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000003
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 
 import torch
@@ -133,6 +135,34 @@ def once_differentiable(
                                'not supported')
         return backward(ctx, *grads)
     return checked
+
+def refuse_transforms(
+    name:str, # of the layer
+)->None:
+    "Raise a `RuntimeError` inside `torch.func`, whose transforms find no rule here."
+    if torch.compiler.is_compiling(): return
+    if not torch._C._are_functorch_transforms_active(): return
+    raise RuntimeError(f'{name} has a backward pass of its own, into which vmap, grad '
+                       'and the other transforms of torch.func cannot go: use '
+                       'torch.autograd.grad, one image at a time where you want a '
+                       'gradient for each')
+
+# %% ../nbs/5_workshop/50_core.ipynb #270c9e7b
+def autocast_dtype(
+    x:Tensor,
+)->torch.dtype|None:
+    "The dtype that autocast uses where a tensor lies; None if it is off."
+    kind = x.device.type
+    if kind == 'meta' or not torch.is_autocast_enabled(kind): return None
+    return torch.get_autocast_dtype(kind)
+
+def autocast_as(
+    dtype:torch.dtype|None, # None: off
+    x:Tensor,
+)->AbstractContextManager:
+    "A context in which autocast, where a tensor lies, is off or uses a dtype."
+    if x.device.type == 'meta': return nullcontext()
+    return torch.autocast(x.device.type, dtype, enabled=dtype is not None)
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000012
 def filter_index(

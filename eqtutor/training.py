@@ -35,8 +35,8 @@ from eqtutor.checkpoints import (
     weights_file)
 from .files import alone_in, remove_litter, write_atomic
 from .loop import (
-    OPTIMIZERS, RECIPES, SCHEDULES, Recipe, average_into, evaluate, plateaus,
-    seed_everything, steps, train_epoch, train_step, warm_up)
+    OPTIMIZERS, RECIPES, SCHEDULES, Recipe, average_into, check_labels, evaluate,
+    plateaus, seed_everything, steps, train_epoch, train_step, warm_up)
 from .processes import (
     PRECISIONS, accelerated, device_of, parallel, share, sync_batch_norm)
 
@@ -362,10 +362,7 @@ def _check_loader(train:Any, accelerator:Accelerator)->None:
                          'batches, above 0.')
     data = train if hasattr(train, 'tensors') else getattr(train, 'dataset', None)
     labels = (getattr(data, 'tensors', None) or [None])[-1]
-    counted = isinstance(labels, Tensor) and not labels.is_floating_point()
-    if counted and labels.min() < 0:
-        raise ValueError(f'Labels count from 0; there is {labels.min().item()}, which '
-                         'the loss would pass over without a word.')
+    if isinstance(labels, Tensor): check_labels(labels.cpu())
     if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
         raise ValueError(
             'Several processes must agree on the order of the images: the training '

@@ -258,8 +258,38 @@ def test_train_takes_a_file_and_options_and_runs_once(tmp_path):
     assert 'already holds a run' in refused('train', file, '--epochs', 1, *folders)
 
 
+def test_messages_name_the_flag_that_was_typed(tmp_path):
+    folders = '--out', tmp_path/'results', '--runs', tmp_path/'runs'
+    new = 'train', '--network', 'z2-cnn', '--data', 'digits', *folders
+    said = refused(*new, '--resume')
+    assert 'Leave out --resume' in said and 'correct --runs' in said
+    held = tmp_path/'runs'/'z2-cnn-digits'/'0'
+    held.mkdir(parents=True)
+    (held/'log.jsonl').touch()
+    said = refused(*new)
+    assert 'Go on with it by --resume, or give another folder by --runs' in said
+    assert 'resume=True' not in said and not (tmp_path/'results').exists()
+    (tmp_path/'file').touch()
+    assert 'Choose another folder.' in refused('lab', tmp_path/'file', '--no-open')
+    assert 'Choose another folder.' in refused('labs', 'build', tmp_path/'file')
+
+
+@pytest.mark.parametrize('command', [
+    ('bench', 'p4-cnn', '--out'), ('bench', 'p4-cnn', '--rows'), ('export', 'p4-cnn', '--out'),
+    ('widget', 'p4-cnn', '--out')])
+def test_a_folder_for_a_file_is_refused_before_the_work(command, tmp_path, monkeypatch):
+    def late(*args, **options): raise AssertionError('it was measured')
+    monkeypatch.setattr('eqtutor.cli.measure', late)
+    assert 'is a folder: expected a file to write' in refused(*command, tmp_path)
+
+
 def test_train_explains_what_is_wrong(tmp_path):
     folders = '--out', tmp_path/'results', '--runs', tmp_path/'runs'
+    for flag in ('--images', '--test-images', '--per-class'):
+        name = flag.strip('-').replace('-', '_')
+        for wrong in (0, -5):
+            said = refused('train', '--estimate', flag, wrong, *folders)
+            assert f'{name} must be at least 1' in said
     (tmp_path/'c.json').write_text('{')
     assert 'is not JSON' in refused('train', tmp_path/'c.json', *folders)
     assert 'Known are P1 rotMNIST' in refused('train', '--recipe', 'P5', *folders)

@@ -2,8 +2,10 @@
 # Plain module: edited by hand, no notebook exports it.
 import copy
 import json
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -17,6 +19,9 @@ from eqtutor.models.registry import get_model
 from eqtutor.training import RECIPES, Run, evaluate, fit, seed_everything
 
 EXAMPLE = 'Expected an object such as {"network": "p4-cnn", "epochs": 10}.'
+# what a setting is at least
+LEAST = dict(epochs=1, batch_size=1, images=1, test_images=1, per_class=1, patience=1, valid=0,
+             weight_decay=0)
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,25 @@ def check_setting(
     kinds = (int, float) if kind is float else kind
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise ValueError(f'{name} must be {getattr(kind, "__name__", kind)}, got {value!r}.')
-    if name in ('epochs', 'batch_size') and value < 1:
-        raise ValueError(f'{name} must be at least 1, got {value}.')
+    if value is not None and name in LEAST and not LEAST[name] <= value < math.inf:
+        raise ValueError(f'{name} must be at least {LEAST[name]}, got {value}.')
+    if name == 'lr' and not 0 < value < math.inf:
+        raise ValueError(f'lr must be above 0, got {value}.')
+
+
+@contextmanager
+def gone_if_refused(
+    folder:Path,
+)->Iterator[None]:
+    "Make a folder that can be written to; after an error those that are empty are gone again."
+    new = [p for p in (folder, *folder.parents) if not p.exists()]
+    try:
+        writable_folder(folder)
+        yield
+    except BaseException:
+        for p in new:
+            if p.is_dir() and not any(p.iterdir()): p.rmdir()
+        raise
 
 
 def own_device()->str:
@@ -105,6 +127,7 @@ def is_first_process()->bool:
 
 def writable_folder(
     out:Path,
+    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
 )->Path:
     "The folder, made and tried; an error before any work if nothing can be written there."
     try:
@@ -112,8 +135,7 @@ def writable_folder(
         with TemporaryFile(dir=out): pass   # others may try at the same time
     except OSError as error:
         raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
-                         'Choose another with --out, for instance --out ~/eqtutor-demo. '
-                         'Nothing was trained or written.') from error
+                         f'Choose {other}. Nothing was trained or written.') from error
     return out
 
 
@@ -195,8 +217,22 @@ def run_training(
 )->dict:
     """Train, test, and write the result; returns it. Several processes (`accelerate launch`)
     share each batch, and the first one writes."""
-    s, folder, device = settings, out/settings.experiment, own_device()
-    if is_first_process(): writable_folder(folder)
+    folder = out/settings.experiment
+    with gone_if_refused(folder) if is_first_process() else nullcontext():
+        result = trained(settings, runs, resume, bar, after_epoch)
+        if is_first_process(): write_json(folder/f'{settings.seed}.json', result)
+    return result
+
+
+def trained(
+    settings:Training,
+    runs:Path,
+    resume:bool,
+    bar:bool,
+    after_epoch:Callable[[Run], None]|None,
+)->dict:
+    "The result of a run, not yet written."
+    s, device = settings, own_device()
     loaders = make_loaders(s, device)
     seed_everything(s.seed)
     net = get_model(s.network).make().to(device)
@@ -205,9 +241,7 @@ def run_training(
               patience=s.patience, precision=s.precision, out=runs/s.experiment/str(s.seed),
               resume=resume, bar=bar, after_epoch=after_epoch,
               config=dict(network=s.network, data=s.data, seed=s.seed, augment=s.augment))
-    result = run.header | {
+    return run.header | {
         'settings': asdict(s), 'parameters': sum(p.numel() for p in net.parameters()),
         'history': run.history, 'test': evaluate(net, loaders['test']),
         **total_seconds(run.history)}
-    if is_first_process(): write_json(folder/f'{s.seed}.json', result)
-    return result

@@ -9,14 +9,14 @@ __all__ = ['AttentionPlan', 'plan_attention', 'dropout_mask', 'draw_seed', 'seed
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from ..core import once_differentiable
+from ..core import autocast_as, autocast_dtype, once_differentiable
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000007
 # Axes: b images, n heads, N = b·n; g = gy·gx tiles, t = ty·tx queries of a tile,
@@ -368,19 +368,16 @@ def recompute_later(
 )->Callable[[], tuple[Tensor, Tensor]]|None:
     "`compute` for the backward pass: autocast as it is now, an error after changes."
     if torch.compiler.is_compiling() or not torch.is_grad_enabled(): return None
-    device = needed[0].device.type
     watched = [t for t in needed if not t.is_inference()]       # those have no versions
     versions = [t._version for t in watched]
-    autocast:dict[str, Any] = dict(
-        device_type=device, dtype=torch.get_autocast_dtype(device),
-        enabled=torch.is_autocast_enabled(device))
+    dtype = autocast_dtype(needed[0])
     def recompute()->tuple[Tensor, Tensor]:
         if [t._version for t in watched] != versions:
             raise RuntimeError(
                 'the input or a weight of this layer was changed in place between '
                 'forward and backward, where queries and keys are computed again from '
                 'them: change them after backward(), or change a clone')
-        with torch.no_grad(), torch.autocast(**autocast): return compute()
+        with torch.no_grad(), autocast_as(dtype, needed[0]): return compute()
     return recompute
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000022

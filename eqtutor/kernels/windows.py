@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core import check_odd, check_positive, same_padding
+from ..core import (autocast_as, autocast_dtype, check_odd, check_positive,
+                          same_padding)
 
 # axes: b images, n heads, d channels of a head, k² offsets Δ of the window, h rows,
 # w columns; … poses, or none
@@ -95,10 +96,12 @@ _DERIVATIVES = dict(weights=_scores, scale=_scale, values=_spread, target=_sum)
 
 class _WindowForm(torch.autograd.Function):
     "The derivative of T in one factor, in whose place is None; ψ = None: ones."
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(by, window, weights, scale, values, target):   # no *: compilers count
-        device = (values if weights is None else weights).device.type
-        with torch.autocast(device, enabled=False):   # one dtype has been chosen
+        some = values if weights is None else weights
+        with autocast_as(None, some):   # one dtype has been chosen
             return _DERIVATIVES[by](window, weights, scale, values, target)
 
     @staticmethod
@@ -151,9 +154,7 @@ def _one_dtype(*tensors:Tensor|None)->list[Tensor|None]:
     "All in the widest dtype among them; under autocast in its dtype, if float32."
     present = [t for t in tensors if t is not None]
     wide = reduce(torch.promote_types, (t.dtype for t in present))
-    kind = present[0].device.type
-    if wide == torch.float32 and torch.is_autocast_enabled(kind):
-        wide = torch.get_autocast_dtype(kind)
+    if wide == torch.float32: wide = autocast_dtype(present[0]) or wide
     return [t if t is None else t.to(wide) for t in tensors]
 
 def _check_window(first:Tensor, values:Tensor, kernel_size:int, scale:Tensor|None,

@@ -14,6 +14,7 @@ import torch
 
 from .exercise import all_exercises
 from .grade import failed_record, grade_submission
+from .handins import HandIn
 from .judges import Settings
 from .sandbox import isolation, readable
 
@@ -43,12 +44,11 @@ def judge_one(job:int, reply:int, settings:Settings)->None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if sys.platform == 'linux': ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     limit_self()
-    with os.fdopen(job, 'rb') as file: told = json.load(file)
-    name, path = told['name'], Path(told['path'])
+    with os.fdopen(job, 'rb') as file: h = HandIn(**json.load(file))
     try:
-        record = grade_submission(name, path, settings)
+        record = grade_submission(h, settings)
     except Exception as error:
-        record = failed_record(ascii(error), name=name, file=path.name, chapter='',
+        record = failed_record(ascii(error), name=h.name, file=Path(h.path).name, chapter='',
                                seed=settings.seed, new=True)
     with os.fdopen(reply, 'wb') as file: file.write(json.dumps(record).encode())
     os._exit(0)

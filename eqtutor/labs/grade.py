@@ -11,25 +11,28 @@ import re
 import secrets
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..files import checksum, write_atomic
 from .course import chapter_of, course_chapters
 from .exercise import Exercise, Verdict, chapter_exercises, judge
-from .gradebook import (NOTHING, as_bytes, feedback_page, marks_of_a_person, read_roster,
-                        stored_record, visible, write_tables)
+from .gradebook import (NOTHING, Policy, marks_from_page, marks_of_a_person, stored_record,
+                        write_tables)
+from .handins import LARGEST_FILE, HandIn, as_bytes, find_hand_ins, short_hash
 from .judges import Judges, Settings
+from .pages import feedback_page, visible
+from .roster import read_roster
 from .sandbox import Limits, Submission, Task, isolation, run, without_isolation
 from .student import EMPTY_PROOF, student_copy, without_marks
 from .values import encode
 
-LARGEST_FILE = 2e7      # bytes
 LONGEST_MESSAGE = 2000  # letters
 LONGEST_PROOF = 50_000  # letters
 JUDGING = 20            # seconds for one answer
@@ -244,51 +247,14 @@ def course_name(chapter:str)->str:
         return chapter
 
 
-# --- names of results
+# --- one result
 
 def fingerprint()->str:
     "Changes with the exercises, their checks, the grader and its page."
     here = Path(__file__).parent
-    files = sorted([*here.rglob('*.py'), *here.glob('*.html')])
+    files = sorted([*here.rglob('*.py'), here/'feedback.html'])
     return hashlib.sha256(b''.join(p.read_bytes() for p in files)).hexdigest()[:12]
 
-
-def short_hash(text:str)->str:
-    "Eight digits that tell texts apart."
-    return hashlib.sha256(as_bytes(text)).hexdigest()[:8]
-
-
-def file_name(part:str)->str:
-    "A part of a name, if it can be a file's or folder's beside those we write; else shortened."
-    fits = len(part.encode()) < 200 and not part.endswith(('.json', '.html'))
-    return part if fits else f'{part[:40]}-{short_hash(part)}'
-
-
-def find_submissions(
-    paths:Iterable[Path], # notebooks, or folders of them
-    out:Path,             # results, in which none is looked for
-)->dict[str, Path]:
-    """Notebooks by the name their results get; it depends on the file and not on the order.
-
-    Where names agree, the folder's stands before them, or a number of the file.
-    """
-    named:list[tuple[str, Path]] = []
-    for path in paths:
-        if not path.exists(): raise FileNotFoundError(f'no submission at {path}')
-        for p in sorted(path.rglob('*.ipynb')) if path.is_dir() else [path]:
-            own = Path(os.path.realpath(out)) in Path(os.path.realpath(p)).parents
-            if own or '.ipynb_checkpoints' in p.parts: continue
-            in_folder = path.is_dir()
-            name = p.relative_to(path).with_suffix('').as_posix() if in_folder else p.stem
-            named.append((name, p))
-    if not named: raise FileNotFoundError('no notebooks (*.ipynb) there')
-    for before in (lambda p: p.absolute().parent.name, lambda p: short_hash(str(p.absolute()))):
-        times = Counter(name for name, _ in named)
-        named = [(f'{before(p)}/{name}' if times[name] > 1 else name, p) for name, p in named]
-    return {'/'.join(map(file_name, as_bytes(name).decode().split('/'))): p for name, p in named}
-
-
-# --- one result
 
 def failed_record(why:str, **about:Any)->dict:
     "The result of a submission that the grader itself failed on."
@@ -300,20 +266,20 @@ def seed_of(name:str, seed:int)->int:
     return int(short_hash(f'{seed} {name}'), 16) % 2**31
 
 
-def grade_submission(name:str, path:Path, settings:Settings)->dict:
+def grade_submission(h:HandIn, settings:Settings)->dict:
     "The result of one submission: as it lies in `out`, or new."
-    out = settings.out
+    out, name, path = settings.out, h.name, Path(h.path)
     target, page = out/'results'/f'{name}.json', out/'feedback'/f'{name}.html'
     plain = path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE
     sha = checksum(path) if plain else ''
     key = {'sha256': sha, 'exercises': fingerprint(), 'asked': settings.chapter,
-           'limits': asdict(settings.limits), 'unsafe': settings.unsafe}
+           'limits': asdict(settings.limits), 'unsafe': settings.unsafe, 'late': h.late}
     before = stored_record(target)
     same = page.exists() and all(before.get(k) == v for k, v in key.items())
     if same and not str(before.get('problem')).startswith(FAILED): return before | {'new': False}
     record = grade_notebook(path, settings.limits, settings.chapter, seed_of(name, settings.seed),
                             settings.unsafe)
-    record |= {'name': name} | key
+    record |= {'name': name, 'origin': h.origin, 'time': h.time} | key
     write_result(record, target, page)
     return record | {'new': True, 'changed': before.get('sha256') != sha}
 
@@ -329,7 +295,7 @@ def write_result(record:dict, target:Path, page:Path)->None:
 # --- a class
 
 def grade(
-    paths:Iterable[str|Path],  # notebooks, or folders of them
+    paths:Iterable[str|Path],  # notebooks, folders of them, or the zips of Moodle and Canvas
     out:str|Path,              # results: marks.csv, marks.json, results/, feedback/
     chapter:str|None=None,     # '05' for all; if None, read from each file
     limits:Limits=Limits(),    # of a submission
@@ -338,25 +304,40 @@ def grade(
     unsafe:bool=False,         # without bubblewrap: a submission can do whatever you can
     roster:str|Path|None=None, # CSV, a row a student, in which a column has the folders' names
     report:Callable[[dict], None]=lambda record: None, # called after each submission
+    due:datetime|None=None,    # a file that was written later is late
+    policy:Policy=Policy(),    # what late and repeated hand-ins count
+    by_hand:str|Path|None=None, # what was saved on the page of proofs
 )->list[dict]:
     """Grade submissions side by side, each by a process that has read no other.
 
     What lies in `out` already is not graded again, and stays in the tables.
     """
     if not unsafe and (why := without_isolation()): raise RuntimeError(why)
-    seed = secrets.randbelow(2**31) if seed is None else seed
-    settings = Settings(Path(out), limits, chapter, seed, unsafe)
-    work = find_submissions([Path(p) for p in paths], settings.out)
+    out, seed = Path(out), secrets.randbelow(2**31) if seed is None else seed
+    settings = Settings(out, limits, chapter, seed, unsafe)
     # errors before the work
-    marks_of_a_person(settings.out/'marks.csv')
-    if roster: read_roster(Path(roster))
+    marks_of_a_person(out/'marks.csv')
+    students = read_roster(Path(roster)) if roster else None
+    marks = marks_from_page(Path(by_hand)) if by_hand else {}
+    with TemporaryDirectory() as unpacked:
+        work = find_hand_ins([Path(p) for p in paths], out, Path(unpacked), due)
+        records = grade_all(list(work.values()), settings, workers, report)
+    write_tables(records, out, students, policy, marks)
+    return records
+
+
+def grade_all(
+    work:list[HandIn],
+    settings:Settings,
+    workers:int|None,
+    report:Callable[[dict], None],
+)->list[dict]:
+    "The results of hand-ins, side by side."
     settings.out.mkdir(parents=True, exist_ok=True)
     count = min(workers or os.cpu_count() or 1, len(work))
     with Judges(settings) as judges, ThreadPoolExecutor(count) as pool:
-        def one(name:str)->dict:
-            record = judges.record(name, work[name])
+        def one(h:HandIn)->dict:
+            record = judges.record(h)
             report(record)
             return record
-        records = list(pool.map(one, work))
-    write_tables(records, settings.out, Path(roster) if roster else None)
-    return records
+        return list(pool.map(one, work))

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .handins import HandIn
 from .sandbox import Limits
 
 LARGEST_RECORD = 2**24   # bytes
@@ -58,14 +59,11 @@ class Judges:
         self.process = subprocess.Popen(command, env=env, pass_fds=[theirs.fileno()], **quiet)
         theirs.close()
 
-    def record(self,
-        name:str,   # of its results
-        path:Path,
-    )->dict:
+    def record(self, h:HandIn)->dict:
         "The result of a submission."
         receive, send = os.pipe()
         with tempfile.TemporaryFile() as job, os.fdopen(receive, 'rb') as reply:
-            job.write(json.dumps({'name': name, 'path': str(path)}).encode())
+            job.write(json.dumps(asdict(h)).encode())
             job.seek(0)
             try:
                 socket.send_fds(self.socket, [b'.'], [job.fileno(), send])
@@ -75,7 +73,7 @@ class Judges:
             finally:
                 os.close(send)
             text = reply.read(LARGEST_RECORD)
-        return json.loads(text) if text else over_limits(name, path)
+        return json.loads(text) if text else over_limits(h)
 
     def __enter__(self)->'Judges': return self
 
@@ -85,7 +83,8 @@ class Judges:
         self.process.wait()
 
 
-def over_limits(name:str, path:Path)->dict:
+def over_limits(h:HandIn)->dict:
     "The result of a submission whose fork was ended by its limits."
-    return {'name': name, 'file': path.name, 'chapter': '', 'seed': 0, 'problem': OVER, 'marks': 0,
-            'of': 0, 'by hand': 0, 'parts': [], 'isolation': '', 'new': True, 'changed': False}
+    return {'name': h.name, 'file': Path(h.path).name, 'chapter': '', 'seed': 0, 'problem': OVER,
+            'late': h.late, 'time': h.time, 'origin': h.origin, 'marks': 0, 'of': 0, 'by hand': 0,
+            'parts': [], 'isolation': '', 'new': True, 'changed': False}

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from .exercise import get_exercise
-from .grade import find_submissions, grade_notebook
+from .grade import grade_notebook
+from .handins import find_hand_ins
 
 SIGNS = {'passed': '✓', 'written': '✓', 'unsolved': '·', 'missing': '·'}   # of a row; ✗ else
 
@@ -23,7 +24,8 @@ def progress(
     Chapter, exercise, kind, state, marks, message. Files without exercises are passed over. Nothing
     is shut in: run it on your own notebooks only.
     """
-    files = find_submissions([Path(p) for p in paths], Path('/dev/null')).values()
+    found = find_hand_ins([Path(p) for p in paths], Path('/dev/null')).values()
+    files = [h.path for h in found]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         records = list(pool.map(partial(grade_notebook, unsafe=True), files))
     return [progress_row(record['chapter'], v) for record in records for v in record['parts']]

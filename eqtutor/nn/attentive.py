@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import IndexTables, check_input, check_odd, check_positive, one_of
+from ..core import (IndexTables, autocast_as, check_input, check_odd,
+                          check_positive, one_of, refuse_transforms)
 from ..groups import Group
 from ..kernels.attentive import (Removed, Window, chunk_size, removed_in_chunks,
                                        removed_macs)
@@ -249,7 +250,9 @@ class AttentiveConv2d(EquivariantConv2d):
                          dilation, bias, strict)
         sizes:dict[str, Any] = dict(reduction=reduction, hidden=hidden, chunk=chunk,
                                     attention_dilation=attention_dilation)
-        sizes = {name: n for name, n in sizes.items() if n not in (None, 'auto')}
+        free = 'hidden', 'chunk'   # which need not be numbers
+        sizes = {name: n for name, n in sizes.items()
+                 if name not in free or n not in (None, 'auto')}
         check_positive(**sizes)
         check_odd(attention_kernel=attention_kernel)
         self.attend = one_of(attend, 'full', 'channel', 'spatial', 'input', 'rotation')
@@ -296,7 +299,8 @@ class AttentiveConv2d(EquivariantConv2d):
     )->Tensor:    # `(b, o, |H|, h, w)`
         self.check(x)
         if self.weighs_input: return super().forward(self.branch(x))
-        with torch.autocast(x.device.type, enabled=False):   # maxima want precision
+        refuse_transforms(type(self).__name__)
+        with autocast_as(None, x):   # maxima want precision
             x = x.to(self.weight.dtype)
             y = super().forward(x)
             if not torch.compiler.is_compiling() and not len(x): return y

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from ..core import (IndexTables, check_input, check_not_negative, check_odd,
-                          check_positive, one_of)
+from ..core import (IndexTables, autocast_as, check_input, check_not_negative,
+                          check_odd, check_positive, one_of, refuse_transforms)
 from ..groups import Group, get_group
 from ..kernels.self_attention import (
     AttentionPlan, draw_seed, dropout_mask, plan_attention,
@@ -235,7 +235,8 @@ class EquivariantSelfAttention2d(IndexTables):
             raise ValueError(f'crop={crop} expects more than {2*crop} pixels on each '
                              f'side, got {h}×{w}: use a larger image or a smaller crop')
         plan = self.plan(f.shape)
-        with torch.autocast(f.device.type, enabled=False):
+        refuse_transforms(type(self).__name__)
+        with autocast_as(None, f):
             table, poses = self.offset_vectors(plan.reach), self.pose_vectors()
         f = f[:, :, None] if self.lifts else f
         some = [f] if plan.images is None else f.split(plan.images)
@@ -255,7 +256,7 @@ class EquivariantSelfAttention2d(IndexTables):
                          draw_seed(p), maps)
         q, kv = inputs()
         recompute = recompute_later(inputs, f, *maps)
-        with torch.autocast(f.device.type, enabled=False):
+        with autocast_as(None, f):
             y = streamed_attention(q, kv, table, poses, plan, recompute)
         y = rearrange(y, 'b n h w R d -> b R h w (n d)')
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)

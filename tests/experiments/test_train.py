@@ -1,5 +1,6 @@
 "Settings of a training run: where they come from, what is refused, and the result file."
 import json
+import math
 from unittest.mock import patch
 
 import pytest
@@ -55,6 +56,14 @@ def test_whole_number_does_for_a_rate(tmp_path):
     assert Training.read(file).lr == 1
 
 
+@pytest.mark.parametrize('name, value', [
+    ('images', 0), ('images', -5), ('test_images', 0), ('per_class', -1), ('valid', -1),
+    ('weight_decay', -1.), ('weight_decay', math.nan), ('patience', 0), ('lr', 0.), ('lr', -1.),
+    ('lr', math.nan), ('lr', math.inf)])
+def test_a_setting_that_cannot_be_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f'^{name} must be'): Training.read(None, **{name: value})
+
+
 def test_unknown_recipe_is_refused():
     with pytest.raises(ValueError, match='Known are P1 rotMNIST'): Training.read(None, 'P5')
 
@@ -84,7 +93,7 @@ def test_recipe_decides_whether_there_is_validation(cifar):
     (Training(network='p4-all-cnn', data='digits'), r'is made for pictures \(3, 32, 32\)')])
 def test_what_does_not_fit_is_refused_before_any_training(tmp_path, settings, match):
     with pytest.raises(ValueError, match=match): run_training(settings, tmp_path, tmp_path)
-    assert not list(tmp_path.rglob('*.json'))
+    assert not list(tmp_path.iterdir())   # not even an empty folder
 
 
 def test_part_of_a_set_on_the_disk_is_refused():

@@ -15,13 +15,18 @@ def memory_of(pid):
                 memory.seek(low)
                 yield memory.read(high - low)
             except (OSError, ValueError, OverflowError): pass
-def found(word):
-    pids = [p for p in os.listdir('/proc') if p.isdigit()]
+def found(head, tail):
     hits = 0
-    for pid in pids:
-        try: hits += sum(word in part for part in memory_of(pid))
+    for pid in (p for p in os.listdir('/proc') if p.isdigit()):
+        try:
+            for part in memory_of(pid):
+                places = [m.start() for m in re.finditer(tail, part)]
+                hits += sum(part[i - len(head):i] == head for i in places)
         except OSError: pass
-    return hits'''
+    return hits
+mine = bytes(reversed(b'enohpolyx'))   # whole in this memory, so that the search must find it
+theirs, own = found(b'WO', b'RD'), found(b'xylo', b'phone')
+raise ValueError(f'{"FOUND" if theirs else "none"}, and of its own {"some" if own else "none"}')'''
 FORKS = '''
 import os, time
 def forks(n, load):
@@ -78,8 +83,7 @@ HOSTILE = {
     'their file': ('return None', THIEF),
     'their notebook': ("raise ValueError(open('FOLDER/01_groups.ipynb').read())", ''),
     'forged reply': ("import os; data = b'" + ANSWER % '[0]' + "'" + WRITE, ''),
-    'another student': ("raise ValueError('FOUND' if found('WO'.encode() + b'RD') else 'none')",
-                        SEARCH),
+    'another student': ('return None', SEARCH),
     # files and network
     'passwd': ("raise ValueError(open('/etc/passwd').read())", ''),
     'read': ("raise ValueError(open('KEY').read())", ''),

@@ -17,9 +17,10 @@ from eqtutor.groups import Group
 from eqtutor.labs import (Limits, chapter_exercises, course_chapters, grade, grade_notebook,
                           prelude, without_isolation)
 from eqtutor.labs._worker import answer_task
-from eqtutor.labs.grade import (FAILED, answers_in, chapter_in, find_submissions, judge_reply,
-                                notebook_cells, seed_of, task_of, within)
+from eqtutor.labs.grade import (FAILED, answers_in, chapter_in, judge_reply, notebook_cells,
+                                seed_of, task_of, within)
 from eqtutor.labs.gradebook import marks_table, spreadsheet_safe, stored_record
+from eqtutor.labs.handins import find_hand_ins
 from eqtutor.labs.values import encode
 
 GROUPS, CONVOLUTION = '01_groups', '05_convolution'
@@ -317,11 +318,11 @@ def test_marks_stay_with_the_name_of_a_submission(students, tmp_path):
     assert proofs(out) == {'anna/01': '2', 'ben/01': '', 'carl/01': ''}
     assert (out/'marks.csv.bak').exists()
     anna, ben = early/'anna'/'01.ipynb', early/'ben'/'01.ipynb'
-    assert find_submissions([anna, ben], out) == find_submissions([ben, anna], out)
+    assert find_hand_ins([anna, ben], out) == find_hand_ins([ben, anna], out)
     grade([ben, anna], out, unsafe=True)
     assert proofs(out)['anna/01'] == '2'
     second = students.hand_in(tmp_path/'2', GROUPS, {'anna/01': {}})
-    assert len(find_submissions([early/'anna', second/'anna'], out)) == 2   # even folders agree
+    assert len(find_hand_ins([early/'anna', second/'anna'], out)) == 2   # even folders agree
 
 
 def test_other_limits_and_the_machine_s_faults_are_another_attempt(students, tmp_path):

@@ -6,8 +6,10 @@ import json
 import pytest
 
 from eqtutor.labs import get_exercise
-from eqtutor.labs.gradebook import (feedback_page, marks_of_a_person, marks_table, read_roster,
+from eqtutor.labs.gradebook import (Policy, marks_from_page, marks_of_a_person, marks_table,
                                     students_table, with_hand, write_tables)
+from eqtutor.labs.pages import feedback_page
+from eqtutor.labs.roster import read_roster
 
 PROOF = get_exercise('1.1')   # of 3 marks
 
@@ -105,7 +107,7 @@ ROSTER = '"ID number";"Full name"\n17;ann\n18;cat\n'
 
 def test_a_roster_gives_rows_and_columns(tmp_path):
     (file := tmp_path/'class.csv').write_text(ROSTER, encoding='utf-8-sig')
-    ann, cat, ben = read(students_table(CLASS, file))
+    ann, cat, ben = read(students_table(CLASS, read_roster(file)))
     assert (ann['ID number'], ann['Full name'], ann['total']) == ('17', 'ann', '5')
     assert (cat['ID number'], cat['total'], cat['01_groups']) == ('18', '0', '')
     assert (ben['ID number'], ben['total']) == ('ben', '3')   # handed in, and not on the list

@@ -26,7 +26,7 @@ def source_of(name, key, port):
     halves = WORD[:3], WORD[3:]
     for word, value in {'KEY': key, 'FOLDER': key.parent, 'PORT': port}.items():
         text = text.replace(word, str(value))
-    return text.replace("'WO'", repr(halves[0])).replace("b'RD'", repr(halves[1].encode()))
+    return text.replace("b'WO', b'RD'", f'{halves[0].encode()!r}, {halves[1].encode()!r}')
 
 
 def stand(folder):
@@ -80,6 +80,11 @@ def test_it_takes_no_mark(outcome, name):
     assert record['marks'] == 0 and said['state'] in ('stopped', 'error', 'wrong'), said
     assert SECRET not in said['message'] and 'FOUND' not in said['message']
     assert 'root:' not in said['message'] and len(said['message']) <= 2000
+
+
+def test_who_searches_all_memory_finds_himself_alone(outcome):
+    message = outcome['records']['another student']['parts'][1]['message']
+    assert message.startswith('ValueError: none, and of its own some')
 
 
 def test_the_rest_of_the_class_is_graded(outcome):

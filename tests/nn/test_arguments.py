@@ -13,8 +13,6 @@ ENOUGH = dict(in_channels=4, out_channels=4, kernel_size=3, group='p4', channels
               size=(5, 5), height=5, width=5, window=3, output_size=1)
 CLASSES = [c for name, c in sorted(vars(layers).items())
            if inspect.isclass(c) and issubclass(c, nn.Module) and 'Norm' not in name]
-# still to be refused by name: chapter 21
-OPEN = {('reduction', None), ('attention_dilation', None)}
 
 
 def sizes(cls):
@@ -24,7 +22,7 @@ def sizes(cls):
         named = p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         if 'int' not in kind or 'tuple' in kind or not named: continue
         bad = [-1, 1.5, *([] if 'bool' in kind else [True]), *([] if 'None' in kind else [None])]
-        yield from ((p.name, value) for value in bad if (p.name, value) not in OPEN)
+        yield from ((p.name, value) for value in bad)
 
 
 CASES = [(cls, name, value) for cls in CLASSES for name, value in sizes(cls)]
@@ -46,6 +44,13 @@ def test_what_is_no_size_is_refused_by_name(cls):
 @pytest.mark.parametrize('padding', [(1, 0), (1, 1), -1, True, None, 1.5, 2])
 def test_padding_is_one_number_of_at_most_half_a_window(padding):
     with pytest.raises(ValueError, match='padding'): SpatialPool2d(3, 'p4', padding=padding)
+
+
+@pytest.mark.parametrize('size', [5, (5,), (5, 5, 5), '55', (5, 1.5), (True, 5), (-1, 5), (5, None)])
+@pytest.mark.parametrize('encoding', ['relative', 'absolute'])
+def test_a_size_is_two_whole_numbers(size, encoding):
+    with pytest.raises(ValueError, match='size=|height|width'):
+        layers.SelfAttention2d(4, 4, None, 2, size=size, encoding=encoding)
 
 
 def test_complex_numbers_are_refused():

@@ -29,6 +29,21 @@ def sgd(net):
     return torch.optim.SGD(net.parameters(), .1)
 
 
+# --- labels
+
+@pytest.mark.parametrize('wrong', [-100, -1])
+def test_labels_below_zero_are_refused_from_any_loader(batch, wrong):
+    "PyTorch's loss passes over -100 without a word."
+    net, (x, y) = linear(), batch
+    strange = [(x[:4], y[:4]), (x[4:8], torch.tensor([1, 2, wrong, 3]))]
+    before = [p.clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match=f'Labels count from 0; there is {wrong}'):
+        train_epoch(net, strange[1:], sgd(net))
+    assert all(map(torch.equal, before, net.parameters()))
+    with pytest.raises(ValueError, match=f'Labels count from 0; there is {wrong}'):
+        evaluate(net, strange)
+
+
 # --- processes and precision
 
 @pytest.mark.parametrize('precision', ['no', 'bf16', 'no'])
