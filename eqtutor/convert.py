@@ -146,7 +146,8 @@ class _Converter:
         m:Any = role.layer
         cls = LiftingConv2d if role.before == 'picture' else GroupConv2d
         if role.after == 'output': cls = ProjectionConv2d   # type: ignore[assignment]
-        sizes = {name: _number(m, name) for name in ('stride', 'padding', 'dilation')}
+        names = 'stride', 'padding', 'dilation'
+        sizes:dict[str, Any] = {name: _number(m, name) for name in names}
         new = cls(self.wide(m.in_channels, role.before),
                   self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
                   self.group, bias=m.bias is not None,
@@ -188,7 +189,7 @@ class _Converter:
             raise ValueError(f'{role.name}: {m} pools one end more than the other, or '
                              'between pixels: ceil_mode=False and dilation=1')
         names = 'kernel_size', 'stride', 'padding'
-        sizes = {name: _number(m, name) for name in names}
+        sizes:dict[str, Any] = {name: _number(m, name) for name in names}
         reduce = 'max' if isinstance(m, nn.MaxPool2d) else 'mean'
         return SpatialPool2d(group=self.group, reduce=reduce, **sizes)
 
