@@ -1,4 +1,4 @@
-"""Every public name of the package, read from its files: what it is, and which chapter explains it."""
+"""Every public name of the package, read from its files: what it is, and where it is explained."""
 # Plain module: edited by hand, no notebook exports it.
 import ast
 import re

@@ -20,6 +20,7 @@ LESSONS = [name for name in BOOK if re.match('[1-3]_', name)]
 ONE_OF_EACH = ['index.ipynb', '3_papers/24_e4.ipynb', '4_course/30_results.ipynb',
                '5_workshop/51_windows.ipynb', '6_reference/92_api.ipynb']
 ALL = '({' + ','.join(f'{key}: ({measure(key)})()' for key in ('size', 'page')) + '})'
+LISTS = 'silent', 'bare', 'small', 'outside', 'covered'
 WEIGHT = 700_000   # bytes of a page's own content: its text, its figures, its widgets
 
 
@@ -61,7 +62,7 @@ def faults(page, width):
     page.set_viewport_size(dict(width=width, height=900))
     found = page.evaluate(ALL)
     size, seen = found['size'], found['page']
-    lists = {key: seen[key] for key in ('silent', 'bare', 'small', 'outside', 'covered') if seen[key]}
+    lists = {key: seen[key] for key in LISTS if seen[key]}
     if size['excess']: lists['too wide'] = size['wide']
     if size['cut']: lists['cut'] = size['cut']
     if seen['closed']: lists['closed'] = seen['closed']
