@@ -145,6 +145,18 @@ def test_paper_has_everything_on_it(window, pages, name):
     page.emulate_media(media='screen')
 
 
+def test_paper_that_hides_something_is_found(window, pages):
+    page = window.page
+    page.goto(pages['3_papers/24_e4.ipynb'].as_uri())
+    assert page.evaluate(HIDDEN_IN_FOLDS) > 10   # on a screen the folds are closed
+    page.emulate_media(media='print')
+    page.set_viewport_size(dict(width=500, height=1000))
+    assert page.evaluate(CUT_LINES) == []
+    page.add_style_tag(content='main pre, main pre * { white-space: pre !important; }')
+    assert page.evaluate(CUT_LINES)
+    page.emulate_media(media='screen')
+
+
 def test_browser_prints_a_lesson(window, pages):
     page = window.page
     page.goto(pages['3_papers/24_e4.ipynb'].as_uri())
@@ -152,11 +164,11 @@ def test_browser_prints_a_lesson(window, pages):
     assert sheets.startswith(b'%PDF') and len(re.findall(rb'/Type\s*/Page\b', sheets)) > 5
 
 
-# text in folds that takes no room
-HIDDEN_IN_FOLDS = """() => [...document.querySelectorAll('main details > :not(summary)')]
+# text in folds that is not shown
+HIDDEN_IN_FOLDS = """() => [...document.querySelectorAll(
+    'main details > :not(summary, script, style)')]
   .filter(e => e.textContent.trim() && !e.closest('[id^="eqtutor-"]'))
-  .filter(e => [e, ...e.querySelectorAll('*')].every(
-    part => part.getBoundingClientRect().height === 0)).length"""
+  .filter(e => !e.checkVisibility()).length"""
 CUT_LINES = """() => [...document.querySelectorAll('main pre')]
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 80))"""
 
