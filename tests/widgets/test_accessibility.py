@@ -18,8 +18,9 @@ from eqtutor.widgets import whole_page
 from .examples import MAKE, ROOT, WIDTHS, last_position, measure, state
 from .reading import spoken, stops, too_wide, unnamed
 
-# background and text where a widget may stand: its own page follows the system; the site, light
-# and dark, as its style sheet says; JupyterLab's, light and dark; the text of the latter two is half transparent
+# background and text where a widget may stand: its own page follows the system; the site, light and
+# dark, as its style sheet says; JupyterLab's, light and dark; the text of the latter two is half
+# transparent
 PLACES = {
     'own page, light': ('light', ''), 'own page, dark': ('dark', ''),
     'site, light': ('light', 'background:#fff;color:#212529'),
