@@ -14,7 +14,8 @@ cfg = config['DEFAULT']
 
 
 # what `eqtutor lab` copies
-COURSE = [('nbs', '*.ipynb'), ('nbs', '*.bib'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]
+COURSE = [('nbs', '*.ipynb'), ('nbs', '*.bib'),
+          ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')]
 
 
 def copy_course(target):

@@ -25,9 +25,11 @@ SHOWN = 'nbs', 'settings.ini', '_quarto.yml'
 # what Quarto's frame is like: a sidebar of 220 pixels, a margin of 200, a column between them
 FRAME = '''
 body { margin: 0; font: 17px/1.5 sans-serif; }
-#quarto-content { display: grid; grid-template-columns: minmax(0, 1fr); gap: 24px; padding: 0 12px; }
+#quarto-content { display: grid; gap: 24px; padding: 0 12px; }
+#quarto-content { grid-template-columns: minmax(0, 1fr); }
 #quarto-sidebar { display: none; font-size: 14px; }
-.code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; height: 22px; border: 0; }
+.code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; height: 22px; }
+.code-copy-button { border: 0; }
 div.sourceCode, pre { position: relative; }
 td, th { padding: .5rem; }
 @media (min-width: 992px) {
@@ -75,7 +77,8 @@ def process(folder):
 def frame():
     fonts = Path(matplotlib.get_data_path())/'fonts'/'ttf'
     faces = [f'@font-face {{ font-family: "{family}"; font-weight: {weight}; '
-             f'src: url("{(fonts/f"{file}.ttf").as_uri()}"); }}\n' for family, weight, file in FONTS]
+             f'src: url("{(fonts/f"{file}.ttf").as_uri()}"); }}\n'
+             for family, weight, file in FONTS]
     return ''.join(faces) + FAMILIES + FRAME
 
 
@@ -119,13 +122,13 @@ def code_of(source, said):
     if not code: return
     fold = said.get('code-fold', '').strip()
     shown = f'```python\n{code}\n```'
-    if fold not in ('true', 'show'): yield shown
-    else:
-        words = escape(said.get('code-summary', 'Code').strip().strip('"\''))
+    words = escape(said.get('code-summary', 'Code').strip().strip('"\''))
+    folded = fold in ('true', 'show')
+    if folded:
         yield raw(f'<details class="code-fold"{" open"*(fold == "show")}>'
                   f'<summary>{words}</summary>')
-        yield shown
-        yield raw('</details>')
+    yield shown
+    if folded: yield raw('</details>')
 
 
 def output_of(output, said, pictures):
@@ -164,8 +167,8 @@ def local(html, name, files):
 BUTTON = '<button class="code-copy-button" title="Copy to Clipboard"><i class="bi"></i></button>'
 
 def with_buttons(html):
-    html = re.sub(r'<pre\s+class="sourceCode python"', '<pre class="sourceCode python code-with-copy"',
-                  html)
+    html = re.sub(r'<pre\s+class="sourceCode python"',
+                  '<pre class="sourceCode python code-with-copy"', html)
     return re.sub(r'(code-with-copy".*?)</pre>', rf'\1{BUTTON}</pre>', html, flags=re.S)
 
 

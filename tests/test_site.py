@@ -1,7 +1,10 @@
 "The site: what Quarto is told, the map of chapters, and the links that open a page elsewhere."
 import copy
+import os
 import posixpath
 import re
+import shutil
+import subprocess
 from configparser import ConfigParser
 from fnmatch import fnmatch
 
@@ -38,6 +41,9 @@ def at(config, path):
 # --- what is wrong with `_quarto.yml` (site) and `nbs/_quarto.yml` (inner)
 
 WANTED = {'format.html.html-math-method': 'mathml', 'format.html.toc': True,
+          'format.html.respect-user-color-scheme': True, 'format.html.lightbox': True,
+          'format.html.tbl-colwidths': False, 'format.html.code-copy': True,
+          'website.open-graph': True, 'website.twitter-card': True,
           'website.page-navigation': True, 'website.search': True, 'execute.enabled': False}
 NO_WEB_FONT = {'default', 'slate', 'none'}   # other themes of Quarto load a font from another host
 
@@ -54,13 +60,19 @@ def theme_faults(site):
     elif len({*themes.values()}) < 2 or not {*themes.values()} <= NO_WEB_FONT:
         yield f'themes {themes} are one, or load a font'
 
+BESIDE = 'css', 'include-before-body', 'include-after-body'
+
 def file_faults(site, inner, names):
     for path, s in [*strings(site), *strings(inner)]:
         if re.search(r'(?:https?:)?//', s) and path != 'website.repo-url.':
             yield f'{path} {s}: nothing on a page comes from another host'
-    css = at(inner, 'format.html.css') or []
-    for name in [inner.get('bibliography', ''), *([css] if isinstance(css, str) else css)]:
-        if name not in names: yield f'no style sheet or bibliography nbs/{name}'
+    own = [at(inner, f'format.html.{part}') for part in BESIDE]
+    shown = [at(site, f'website.{part}') for part in ('favicon', 'image')]
+    for name in [inner.get('bibliography', ''), *own, *shown]:
+        if name not in names: yield f'no file nbs/{name}'
+    for pattern in at(inner, 'project.resources') or ['fonts/*']:
+        if not any(fnmatch(name, pattern) for name in names): yield f'no files nbs/{pattern}'
+    if 'fonts/*' not in (at(inner, 'project.resources') or []): yield 'the font is not shipped'
 
 def sidebar_faults(site, names, map_parts):
     def matching(pattern):
@@ -117,7 +129,10 @@ BROKEN = {
     'execute.enabled': True, 'website.repo-actions': [], 'format.html.theme': 'default',
     'format.html.include-in-header': ['https://x.org/a.html'],
     'format.html.mainfont': 'url(//x.org/a)', 'inner.format.html.css': 'none.css',
-    'inner.bibliography': ''}
+    'inner.bibliography': '', 'inner.format.html.include-after-body': 'none.html',
+    'inner.project.resources': ['images/*'], 'website.favicon': 'none.svg', 'website.image': '',
+    'format.html.respect-user-color-scheme': False, 'format.html.lightbox': False,
+    'website.open-graph': False}
 THEMES = [dict(light='default'), dict(light='default', dark='default'),
           dict(light='default', dark='darkly')]
 
@@ -198,3 +213,38 @@ def test_binder_installs_the_repository():
     version = (binder/'runtime.txt').read_text().strip().removeprefix('python-')
     strategy = yaml_of('.github/workflows/test.yml')['jobs']['test']['strategy']
     assert version in strategy['matrix']['python']
+
+
+# --- who builds the site
+
+def test_workflow_pins_quarto():
+    "The site is built with the version of Quarto that it was looked at with."
+    steps = yaml_of('.github/workflows/docs.yml')['jobs']['docs']['steps']
+    quarto, = [s for s in steps if 'quarto-actions/setup' in s.get('uses', '')]
+    assert re.fullmatch(r'1\.7\.\d+', quarto['with']['version'])
+    commands = [s.get('run') or s['uses'] for s in steps]
+    assert commands.index(quarto['uses']) < commands.index('nbdev_docs')
+
+
+def page_of(name):
+    "The folders keep their numbers, the pages lose theirs."
+    return re.sub(r'(^|/)\d+[a-z]?_([^/]*)\.ipynb$', r'\1\2.html', name).replace('.ipynb', '.html')
+
+
+def test_page_has_the_name_of_its_notebook():
+    assert page_of('3_papers/24b_e4_networks.ipynb') == '3_papers/e4_networks.html'
+    assert page_of('index.ipynb') == 'index.html'
+
+
+@pytest.mark.skipif(not shutil.which('quarto'), reason='no quarto on the PATH')
+def test_quarto_builds_every_page(tmp_path):
+    for part in 'nbs', 'eqtutor', 'results': shutil.copytree(ROOT/part, tmp_path/part)
+    for part in 'settings.ini', '_quarto.yml', 'setup.py', 'README.md':
+        shutil.copy(ROOT/part, tmp_path)
+    env = {**os.environ, 'PYTHONPATH': str(tmp_path)}
+    done = subprocess.run(['nbdev_docs'], cwd=tmp_path, env=env, text=True, timeout=560,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0 and 'WARN' not in done.stdout, done.stdout
+    built = {p.relative_to(tmp_path/'_docs').as_posix() for p in (tmp_path/'_docs').rglob('*.html')}
+    assert {page_of(name) for name in BOOK} <= built
+    assert (tmp_path/'_docs'/'fonts'/'STIXTwoMath-Regular.woff2').is_file()

@@ -1,4 +1,4 @@
-"""Every public name of the package, read from its files: what it is, and which chapter explains it."""
+"""Every public name of the package, read from its files: what it is, and where it is explained."""
 # Plain module: edited by hand, no notebook exports it.
 import ast
 import re
@@ -49,9 +49,8 @@ def listed_in_all(
 )->set[str]:
     "The names in `__all__`; none where there is no such list."
     for item in tree.body:
-        is_list = isinstance(item, ast.Assign) and isinstance(item.value, (ast.List, ast.Tuple))
-        if is_list and ast.unparse(item.targets[0]) == '__all__':
-            return set(ast.literal_eval(item.value))
+        if not isinstance(item, ast.Assign) or ast.unparse(item.targets[0]) != '__all__': continue
+        if isinstance(item.value, (ast.List, ast.Tuple)): return set(ast.literal_eval(item.value))
     return set()
 
 

@@ -54,7 +54,8 @@ def test_folds_are_written_as_directives():
 
 def test_links_within_the_site_are_relative():
     shown = {'1_a/groups.html#group'}
-    text = f'[`Group`]({SITE}1_a/groups.html#group.inv), [`x`]({SITE}1_a/groups.html#x), [y](https://y)'
+    page = f'{SITE}1_a/groups.html'
+    text = f'[`Group`]({page}#group.inv), [`x`]({page}#x), [y](https://y)'
     assert local_links(text, SITE, '2_b', shown) == (
         '[`Group`](../1_a/groups.html#group), `x`, [y](https://y)')
     assert local_links(f'[a]({SITE}2_b/a.html)', SITE, '', shown) == '[a](2_b/a.html)'

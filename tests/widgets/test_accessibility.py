@@ -18,12 +18,13 @@ from eqtutor.widgets import whole_page
 from .examples import MAKE, ROOT, WIDTHS, last_position, measure, state
 from .reading import spoken, stops, too_wide, unnamed
 
-# background and text where a widget may stand: its own page follows the system; the site's themes,
-# light and slate; JupyterLab's, light and dark; the text of the latter two is half transparent
+# background and text where a widget may stand: its own page follows the system; the site, light and
+# dark, as its style sheet says; JupyterLab's, light and dark; the text of the latter two is half
+# transparent
 PLACES = {
     'own page, light': ('light', ''), 'own page, dark': ('dark', ''),
-    'site, light': ('light', 'background:#fff;color:#343a40'),
-    'site, dark': ('light', 'background:#272b30;color:#aaa'),
+    'site, light': ('light', 'background:#fff;color:#212529'),
+    'site, dark': ('light', 'background:#1b2026;color:#e3e7eb'),
     'lab, light': ('light', 'background:#fff;color:#000000de'),
     'lab, dark': ('light', 'background:#111;color:#ffffffde')}
 

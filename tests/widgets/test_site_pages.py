@@ -20,6 +20,7 @@ LESSONS = [name for name in BOOK if re.match('[1-3]_', name)]
 ONE_OF_EACH = ['index.ipynb', '3_papers/24_e4.ipynb', '4_course/30_results.ipynb',
                '5_workshop/51_windows.ipynb', '6_reference/92_api.ipynb']
 ALL = '({' + ','.join(f'{key}: ({measure(key)})()' for key in ('size', 'page')) + '})'
+LISTS = 'silent', 'bare', 'small', 'outside', 'covered'
 WEIGHT = 700_000   # bytes of a page's own content: its text, its figures, its widgets
 
 
@@ -61,7 +62,7 @@ def faults(page, width):
     page.set_viewport_size(dict(width=width, height=900))
     found = page.evaluate(ALL)
     size, seen = found['size'], found['page']
-    lists = {key: seen[key] for key in ('silent', 'bare', 'small', 'outside', 'covered') if seen[key]}
+    lists = {key: seen[key] for key in LISTS if seen[key]}
     if size['excess']: lists['too wide'] = size['wide']
     if size['cut']: lists['cut'] = size['cut']
     if seen['closed']: lists['closed'] = seen['closed']
@@ -127,7 +128,7 @@ def test_spoilt_page_is_found(window, pages):
     assert faint(page)
 
 
-@pytest.mark.parametrize('name', ONE_OF_EACH)
+@pytest.mark.parametrize('name', dict.fromkeys([*LESSONS, *ONE_OF_EACH]))
 def test_paper_has_everything_on_it(window, pages, name):
     "The folds are open, the frame is away, and no line of code leaves the sheet."
     page = window.page
@@ -138,17 +139,36 @@ def test_paper_has_everything_on_it(window, pages, name):
     assert page.evaluate(HIDDEN_IN_FOLDS) == 0
     found = faults(page, 720)
     found.pop('closed', None)   # what the paper shows is measured above
+    if name in UNCAPTIONED: found.pop('bare', None)
     assert found == {}
     assert page.evaluate(CUT_LINES) == []
-    sheets = page.pdf(format='A4', print_background=True)
-    assert sheets.startswith(b'%PDF') and len(re.findall(rb'/Type\s*/Page\b', sheets)) > 1
     page.emulate_media(media='screen')
 
 
-# text in folds that takes no room
-HIDDEN_IN_FOLDS = """() => [...document.querySelectorAll('main details > :not(summary)')]
+def test_paper_that_hides_something_is_found(window, pages):
+    page = window.page
+    page.goto(pages['3_papers/24_e4.ipynb'].as_uri())
+    assert page.evaluate(HIDDEN_IN_FOLDS) > 10   # on a screen the folds are closed
+    page.emulate_media(media='print')
+    page.set_viewport_size(dict(width=500, height=1000))
+    assert page.evaluate(CUT_LINES) == []
+    page.add_style_tag(content='main pre, main pre * { white-space: pre !important; }')
+    assert page.evaluate(CUT_LINES)
+    page.emulate_media(media='screen')
+
+
+def test_browser_prints_a_lesson(window, pages):
+    page = window.page
+    page.goto(pages['3_papers/24_e4.ipynb'].as_uri())
+    sheets = page.pdf(format='A4', print_background=True)
+    assert sheets.startswith(b'%PDF') and len(re.findall(rb'/Type\s*/Page\b', sheets)) > 5
+
+
+# text in folds that is not shown
+HIDDEN_IN_FOLDS = """() => [...document.querySelectorAll(
+    'main details > :not(summary, script, style)')]
   .filter(e => e.textContent.trim() && !e.closest('[id^="eqtutor-"]'))
-  .filter(e => e.getBoundingClientRect().height === 0).length"""
+  .filter(e => !e.checkVisibility()).length"""
 CUT_LINES = """() => [...document.querySelectorAll('main pre')]
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 80))"""
 
