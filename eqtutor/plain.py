@@ -8,14 +8,17 @@ __all__ = ['plain_conv', 'affine_of', 'to_plain', 'export_network', 'FrozenConv2
 # %% ../nbs/5_workshop/60_plain.ipynb #fb48c93c
 import copy
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import getitem, mul
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import MagicMock, patch
 
 import torch
 from safetensors.torch import save
 from torch import Tensor, fx, nn
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from .core import one_of
 from .files import write_atomic
@@ -116,9 +119,30 @@ def to_plain(
     net = copy.deepcopy(net).eval()
     x = _example(net) if x is None else x
     two, three = torch.cat([x, x])[:2], torch.cat([x, x, x])[:3]
-    calls = record_calls(net, two, _is_atom)
-    builder = _Builder(calls, record_calls(net, three, _is_atom), fold)
-    return builder.build()
+    with _unrolled():
+        calls, more = (record_calls(net, images, _is_atom) for images in (two, three))
+    plain = _Builder(calls, more, fold).build()
+    _check_same(plain, net, torch.randn_like(three))
+    return plain
+
+def _check_same(plain:nn.Module, net:nn.Module, x:Tensor)->None:
+    "Raise where the graph computes something else, on images it has not seen."
+    outputs = zip(*(tree_leaves(each(x)) for each in (net, plain)))
+    tolerance = 1e-9 if x.dtype == torch.float64 else 1e-3
+    if all((b - a).abs().max() <= tolerance*a.abs().max() for a, b in outputs): return
+    raise ValueError(f'the graph of {type(net).__name__} computes something else: the '
+                     'network does what depends on the values or the number of images. '
+                     'torch.export.export(net, (x,)) takes it as it is')
+
+@contextmanager
+def _unrolled()->Iterator[None]:
+    "Inside, layers run as under a compiler, and functions of ours as their forward."
+    def forward(cls, *args):
+        own = cls.setup_context is not torch.autograd.Function.setup_context
+        return cls.forward(*args) if own else cls.forward(MagicMock(), *args)
+    with patch.object(torch.autograd.Function, 'apply', classmethod(forward)), \
+         patch.object(torch.compiler, 'is_compiling', lambda: True):   # no workspaces
+        yield
 
 def _per_image(call:Call)->str:
     return (f'{call.name} repeats its weights for every image ({call.where}), which a '
@@ -171,7 +195,8 @@ class _Builder:
     def operation(self, i:int, call:Call)->None:
         "An operation of torch; refused if it is one of ours."
         where = getattr(call.function, '__module__', None) or ''
-        if 'eqtutor' in f'{where} {call.function}':
+        bound = type(call.function).__name__ == 'method-wrapper'    # of one tensor
+        if bound or 'eqtutor' in f'{where} {call.function}':
             raise ValueError(f'{call.name} is an operation of eqtutor and has no plain '
                              'form: see the table of chapter 60')
         args, kwargs = self.arguments(i, call)
@@ -203,12 +228,28 @@ class _Builder:
                 source = call.sources[call.at.index(n)]
                 leaves.append(self.nodes[source])    # type: ignore[index]
             elif isinstance(leaf, Tensor):
-                if leaf.shape != other.shape: raise ValueError(_per_image(call))
-                leaves.append(self.constant(leaf))
+                leaves.append(self.tensor(leaf, other, call))
             elif type(leaf) is int and leaf != other:
                 leaves.append(self.multiple(leaf, other))
             else: leaves.append(leaf)
         return tree_unflatten(leaves, call.form)
+
+    def tensor(self, of_two:Tensor, of_three:Tensor, call:Call)->fx.Node:
+        "A constant; if it has weights for every image, once, and repeated by the graph."
+        if of_two.shape == of_three.shape: return self.constant(of_two)
+        rest = of_two.shape[1:]
+        for image_first in True, False:
+            sizes = (2, -1) if image_first else (-1, 2)
+            if len(of_two) % 2 or len(of_three)*2 != len(of_two)*3: break
+            parts = of_two.unflatten(0, sizes).unbind(0 if image_first else 1)
+            if not torch.equal(*parts): continue
+            n = self.graph.call_function(torch.Tensor.size, (self.nodes[-1, 0], 0))
+            once = self.constant(parts[0])
+            if image_first:
+                return self.graph.call_function(
+                    torch.Tensor.repeat, (once, n, *[1]*len(rest)))
+            return self.graph.call_function(torch.repeat_interleave, (once, n, 0))
+        raise ValueError(_per_image(call))
 
     def constant(self, t:Tensor)->fx.Node:
         "A tensor that does not depend on the input, as a buffer."

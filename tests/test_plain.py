@@ -11,8 +11,9 @@ from torch import fx, nn
 from eqtutor.equivariance import perturb_
 from eqtutor.models.backbones import AllCNN, DenseNet, p4_cnn, resnet18, resnet29
 from eqtutor.models.e4 import e4_net
-from eqtutor.nn import (AttentiveGroupConv2d, GroupBatchNorm2d, GroupConv2d, GroupPool,
-                        LiftingConv2d, ProjectionConv2d, SpatialPool2d)
+from eqtutor.nn import (AttentiveGroupConv2d, GroupAffineSelfConv2d, GroupBatchNorm2d, GroupConv2d,
+                        GroupPool, GroupSelfAttention2d, LiftingConv2d, ProjectionConv2d,
+                        SpatialPool2d)
 from eqtutor.plain import FrozenConv2d, export_network, fold, to_plain
 
 EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
@@ -129,11 +130,46 @@ def test_an_input_is_found_where_none_is_given():
     assert (to_plain(net)(x) - net(x)).abs().max() < 1e-5*net(x).abs().max()
 
 
-def test_what_has_no_plain_form_is_refused():
-    with pytest.raises(ValueError, match='repeats its weights for every image'):
-        to_plain(e4_net().eval(), x=torch.randn(2, 1, 28, 28))
+def test_what_has_no_plain_form_is_refused_and_never_computed_wrongly():
+    refused = 0
+    for layer in (GroupSelfAttention2d(4, 4, 'p4', window=3),
+                  AttentiveGroupConv2d(4, 4, 3, 'p4', padding=1),
+                  GroupAffineSelfConv2d(4, 4, 3, 'p4', 2)):
+        net = nn.Sequential(LiftingConv2d(1, 4, 3, 'p4', padding=1), layer).double().eval()
+        x = torch.randn(5, 1, 9, 9).double()
+        try: torch.testing.assert_close(to_plain(net, x=x[:2])(x), net(x))
+        except ValueError as error:
+            assert any(words in str(error) for words in ('no plain form', 'something else'))
+            refused += 1
+    assert refused
+
+
+def test_other_files_are_refused():
     with pytest.raises(ValueError, match="expected one of '.pt2'"):
         export_network(p4_cnn(), 'a.pth')
+
+
+class ByValue(nn.Module):
+    "Adds one where the first picture is bright: no graph can know."
+    def forward(self, x): return x + 1 if x[0].mean() > 0 else x
+
+
+def test_a_graph_that_would_compute_something_else_is_refused():
+    torch.manual_seed(0)
+    net = nn.Sequential(ByValue(), LiftingConv2d(1, 4, 3, 'p4'))
+    with pytest.raises(ValueError, match='Sequential computes something else|branches'):
+        for _ in range(8): to_plain(net, x=torch.randn(2, 1, 9, 9).abs())
+
+
+@pytest.mark.parametrize('images', [1, 2, 5])
+def test_what_e4_repeats_for_each_image_is_stored_once(images):
+    torch.manual_seed(0)
+    net = perturb_(e4_net()).eval()
+    plain = to_plain(net, x=torch.randn(2, 1, 28, 28))
+    x = torch.randn(images, 1, 28, 28)
+    with torch.no_grad(): want = net(x)
+    assert (plain(x) - want).abs().max() < 1e-4*want.abs().max()
+
 
 
 @pytest.fixture(scope='module')
