@@ -21,7 +21,8 @@ def faults():
     del sys.modules['faults']
 
 
-@pytest.mark.parametrize('fault, times', [('loop', 5), ('full', 2), ('readonly', 2), ('damaged', 5)])
+@pytest.mark.parametrize('fault, times', [
+    ('loop', 5), ('full', 2), ('readonly', 2), ('damaged', 5)])
 def test_nothing_is_lost(faults, fault, times):
     [count] = faults.inject({fault: times}, seed=1)
     assert (count.tried, count.wrong) == (times, [])

@@ -179,6 +179,7 @@ def describe_difference(
     right:Any,
 )->str:
     "In what respect two answers differ, in general."
+    if said := describe_entries(answer, right): return said
     a, r = as_numbers(answer), as_numbers(right)
     if a is None or r is None: return f'It answers {in_words(answer)}.'
     if max(a.numel(), r.numel()) < 2:
@@ -194,6 +195,23 @@ def describe_difference(
     place = tuple(int(i) for i in torch.unravel_index((a - r).abs().argmax(), a.shape))
     return (f'The answers differ most at index {place}: yours is {a[place].item():.4g}, '
             f'ours {r[place].item():.4g}.')
+
+
+def describe_entries(answer:Any, right:Any)->str:
+    "Which entries of a dictionary, or of a list of words, are wrong; '' for anything else."
+    words = isinstance(right, list) and as_numbers(right) is None
+    if not (isinstance(right, dict) or words): return ''
+    if type(answer) is not type(right):
+        return f'Expected a {type(right).__name__}, got {in_words(answer)}.'
+    if words and len(answer) != len(right):
+        return f'Your list has {len(answer)} entries, {len(right)} are expected.'
+    if not words and answer.keys() != right.keys():
+        return f'Your keys are {in_words([*answer])}, expected are {in_words([*right])}.'
+    pairs = [*enumerate(right)] if words else [*right.items()]
+    wrong = [repr(k) for k, value in pairs if not same_answer(answer[k], value)]
+    rest = '' if len(wrong) == len(right) else ' The rest is right.'
+    where = 'entries (counted from 0) ' if words else ''
+    return f'Look again at {where}{", ".join(wrong)}.{rest}'
 
 
 def describe_permutation(axis:int, p:list[int])->str:

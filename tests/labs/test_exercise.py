@@ -240,6 +240,23 @@ def general(answer):
 def test_what_is_no_known_mistake_is_described(answer, says): assert says in general(answer)
 
 
+WORDS, NAMED = ['a', 'b', 'c'], {'x': True, 'y': [1, 2]}
+
+
+@pytest.mark.parametrize('right, answer, says', [
+    (WORDS, ['a', 'c', 'b'], 'Look again at entries (counted from 0) 1, 2. The rest is right.'),
+    (WORDS, ['c', 'a', 'b'], 'Look again at entries (counted from 0) 0, 1, 2.'),
+    (WORDS, ['a', 'b'], 'Your list has 2 entries, 3 are expected.'),
+    (WORDS, 'abc', 'Expected a list, got abc.'), (WORDS, None, 'Expected a list, got None.'),
+    (NAMED, {'x': False, 'y': [1, 2]}, "Look again at 'x'. The rest is right."),
+    (NAMED, {'x': True, 'y': [2, 1]}, "Look again at 'y'. The rest is right."),
+    (NAMED, {'x': True}, "Your keys are ['x'], expected are ['x', 'y']."),
+    (NAMED, [True], 'Expected a dict, got [True].')])
+def test_a_prediction_hears_which_entries_are_wrong_and_not_what_is_right(right, answer, says):
+    e = Exercise('1.3', 'predict', 2, name='guess', right=right)
+    assert judge(e, e.answers_of(answer)).message == says
+
+
 # --- the card
 
 def centre_of_abelian(group): return list(group.elements)

@@ -98,3 +98,33 @@ def test_autograde_and_feedback(course):
     assert marks == {'ann': [2, 3], 'bob': [0, 0], 'eve': [2, 0]}
     # a proof waits for a person; an empty one does not
     assert found['ann']['ex-90-3'][1] and not found['bob']['ex-90-3'][1]
+
+
+# --- a whole chapter of each part
+
+WHOLE = ['05_convolution', '12_training', '24_e4', '54_plot', '90_notation']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('chapter', WHOLE)
+def test_the_author_s_answers_get_all_marks(chapter, students, tmp_path):
+    "Released, handed in with the solutions, run from top to bottom by nbgrader, and marked."
+    (tmp_path/'nbgrader_config.py').write_text(CONFIG)
+    build(tmp_path/'source', [chapter])
+    code, said = nbgrader(tmp_path, 'generate_assignment', chapter, '--create')
+    assert code == 0, said
+    released = (tmp_path/'release'/chapter/f'{chapter}.ipynb').read_text(encoding='utf-8')
+    target = tmp_path/'submitted'/'ann'/chapter
+    target.mkdir(parents=True)
+    solved = students.solve(json.loads(released), students.solutions(chapter))
+    (target/f'{chapter}.ipynb').write_text(json.dumps(solved))
+    code, said = nbgrader(tmp_path, 'autograde', chapter)
+    assert code == 0, said
+    from nbgrader.api import Gradebook
+    with Gradebook(f'sqlite:///{tmp_path}/gradebook.db') as book:
+        [notebook] = book.find_submission(chapter, 'ann').notebooks
+        found = {g.name: (g.auto_score, g.needs_manual_grade) for g in notebook.grades}
+    for e in chapter_exercises(chapter):
+        place = e.id.replace('.', '-')
+        if e.kind == 'proof': assert found[f'ex-{place}'][1]
+        else: assert found[f'check-{place}'] == (e.marks, False)

@@ -4,7 +4,7 @@ from eqtutor.labs import progress, progress_table
 TABLE = '''01_groups: 3 of 11 marks, proofs not counted
   ✓ 1.1   proof    written
   ✓ 1.2   code     passed    7 cases
-  ✗ 1.3   predict  wrong     It answers [['mirror', 'turn'], ['mirror', 'turn']].
+  ✗ 1.3   predict  wrong     Look again at entries (counted from 0) 0. The rest is right.
   · 1.4   code     unsolved'''
 
 

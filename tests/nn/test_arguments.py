@@ -46,7 +46,8 @@ def test_padding_is_one_number_of_at_most_half_a_window(padding):
     with pytest.raises(ValueError, match='padding'): SpatialPool2d(3, 'p4', padding=padding)
 
 
-@pytest.mark.parametrize('size', [5, (5,), (5, 5, 5), '55', (5, 1.5), (True, 5), (-1, 5), (5, None)])
+@pytest.mark.parametrize(
+    'size', [5, (5,), (5, 5, 5), '55', (5, 1.5), (True, 5), (-1, 5), (5, None)])
 @pytest.mark.parametrize('encoding', ['relative', 'absolute'])
 def test_a_size_is_two_whole_numbers(size, encoding):
     with pytest.raises(ValueError, match='size=|height|width'):

@@ -1,4 +1,4 @@
-"Every layer with meta and fake tensors, and where torch.func can go; where it cannot, one sentence."
+"Every layer with meta and fake tensors, and under torch.func; where it cannot go, one sentence."
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
