@@ -45,6 +45,8 @@ def alpha_all_cnn(
                   conv=partial(AttentiveGroupConv2d, **options), **kwargs)
 
 # %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000007
+#| code-fold: true
+#| code-summary: "ResNet44 and DenseNet"
 def alpha_resnet44(
     group:Group|str='p4m',
     widths:Sequence[int]=(11, 23, 45), # p4m; p4 (16, 32, 64)
@@ -78,6 +80,8 @@ def alpha_densenet(
     return DenseNet(group, growth, lifting=lifting, conv=conv, **kwargs)
 
 # %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000008
+#| code-fold: true
+#| code-summary: "The ten networks and their printed sizes"
 TABLE1 = dict(data='rot-MNIST', source='P1 Table 1')
 register_model('alpha-p4-cnn', partial(alpha_cnn, 'full'),
                paper='73.13K', exact=73_130, **TABLE1)

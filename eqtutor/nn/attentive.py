@@ -71,6 +71,8 @@ class PairMLP(IndexTables):
         return rearrange(s, 'h q o i b -> b q i (o h)')
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002c
+#| code-fold: true
+#| code-summary: "The branch of full attention"
 def filters_by_pair(
     conv:EquivariantConv2d,
 )->Tensor:                  # `(q, i, o, h, k, k)`
@@ -195,8 +197,10 @@ class InputAttention(nn.Module):
         return pooled*weights + self.spatial.macs(x_shape, x_shape)
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000031
+#| code-fold: true
+#| code-summary: "The attention of α_RH"
 class RotationAttention(nn.Module):
-    "Poses weighed at each place: co-attention, α_RH (Romero & Hoogendoorn 2020)."
+    "Poses weighed at each place, α_RH (Romero & Hoogendoorn 2020)."
     def __init__(self,
         channels:int,
         group:Group|str,
@@ -223,6 +227,8 @@ class RotationAttention(nn.Module):
         return self.scores.macs(x_shape, x_shape)
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000033
+#| code-fold: true
+#| code-summary: "What both layers share: arguments, checks, forward, maps"
 class AttentiveConv2d(EquivariantConv2d):
     "What attentive lifting and group convolution share: the branch that weighs."
     def __init__(self,
