@@ -113,6 +113,7 @@ class GroupAffineMap(IndexTables):
 
     def psi_and_beta(self)->tuple[Tensor, Tensor]:
         "𝓛_h ψ `(|H|, heads·|H|, c/heads, k²)`, by relative pose, and 𝓛_h β."
+        # no pose is moved here: ψ stays in the order of a, and `sources` reorders f
         moved = self.table('moved', self.psi)
         psi = self.psi[:, None] if self.lifts else self.psi
         psi = rearrange(psi, 'c a ky kx -> (ky kx) a c')[moved]
@@ -351,10 +352,10 @@ def filters_at(
     row:int,
     column:int,
 )->Tensor:       # `(b, out_channels, k, k)`; on G `(b, out_channels, |H|, k, k)`
-    "The filters α(x, x+Δ)·ψ(Δ) at a pixel; on G, those of a pose for its own."
+    "The filters α(x, x+Δ)·ψ(Δ) at a pixel; on G, those by which a pose reads itself."
     query, key, _ = layer.terms(f)
     weights = layer.softmax(layer.key_map.scores(query, key))[..., row, column]
     psi, _ = layer.value_map.psi_and_beta()
-    if not layer.images: psi = psi[0]        # relative pose e
+    if not layer.images: psi = psi[0]        # a = e; the other a are left out
     filters = weights[:, :, None]*psi
     return layer.value_map.join(filters.unflatten(-1, (layer.kernel_size,)*2))

@@ -1,5 +1,7 @@
-"""22b Affine networks: squeeze-and-excitation on a group, and the parameters of a layer."""
+"""22b Affine networks: squeeze-and-excitation on a group, parameters of a layer, seeds needed."""
 # Plain module: edited by hand, no notebook exports it.
+import math
+
 from ..exercise import Exercise, Mistake
 from .draws import normal
 
@@ -54,6 +56,21 @@ def poses_twice(d, n, k): return layer_parameters(d, n, k) + 4*d*d*n*(n - 1)
 def on_the_plane(d, n, k): return layer_parameters(d, 1, k)
 
 
+def scatters(seed): return [(9, 5), (9, 11), (.32, .25), (1.5, .7)]
+
+def seeds_needed(deviation, gap): return math.ceil(8*(deviation/gap)**2)
+
+def one_error_is_enough(deviation, gap): return math.ceil(2*(deviation/gap)**2)
+
+def error_of_one_mean(deviation, gap): return math.ceil(4*(deviation/gap)**2)
+
+def errors_added(deviation, gap): return math.ceil(16*(deviation/gap)**2)
+
+def rounded_down(deviation, gap): return seeds_needed(deviation, gap) - 1
+
+def root_forgotten(deviation, gap): return math.ceil(4*deviation/gap)
+
+
 EXERCISES = [
     Exercise('22b.1', 'code', 2, squeeze_excite, maps_and_weights, mistakes=[
         Mistake(pose_by_pose, 'You have a mean for each pose; the squeeze is over poses *and* '
@@ -76,5 +93,14 @@ EXERCISES = [
         Mistake(three_maps, 'There are four linear maps: Q, K, V and the output.'),
         Mistake(poses_twice, 'A group convolution is a function of the relative pose: d²n weights '
                 'a map, not d²n².'),
+    ]),
+    Exercise('22b.3', 'code', 2, seeds_needed, scatters, mistakes=[
+        Mistake(one_error_is_enough, 'The gap has one error here; it must have two.'),
+        Mistake(error_of_one_mean, 'That is the error of one mean. Both means have one: there is a '
+                'factor √2.'),
+        Mistake(errors_added, 'You add the errors of the two means. Independent errors add in '
+                'squares: √2, not 2.'),
+        Mistake(rounded_down, 'One too few: with these seeds two errors are larger than the gap.'),
+        Mistake(root_forgotten, 'The error falls as the root of n, not as n.'),
     ]),
 ]
