@@ -51,6 +51,8 @@ def aggregate(
     return torch.stack(values, -1).unflatten(-1, (len(group), rows, cols))
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000000b
+#| code-fold: true
+#| code-summary: "What aggregate checks (may be skipped)"
 def _check_frame(f:Tensor, group:Group|str, neighbourhood:Iterable[Affine]
                 )->tuple[Group, list[Affine]]:
     group, elements = get_group(group), list(neighbourhood)
@@ -136,6 +138,7 @@ def e4_pair(
         if y is None: return 0
         i, j = entry(n, layer.kernel_size)
         v = i*layer.kernel_size + j
+        # entry 0 is the target's own pose
         hidden = at_pixel(layer.generate.squeeze, x, layer.group)[..., 0].relu()
         values = at_pixel(layer.encode, y, layer.group)[..., 0]
         K = hidden @ W2[v].T + (0 if bias is None else bias[v])
@@ -179,6 +182,8 @@ def sasa_pair(
     return pair
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000002b
+#| code-fold: true
+#| code-summary: "affine_pair (may be skipped)"
 def affine_pair(
     layer:AffineLayer, # on G
 )->Pair:               # of patches of all poses
@@ -200,6 +205,8 @@ def affine_pair(
     return pair
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000030
+#| code-fold: true
+#| code-summary: "gsa_pair (may be skipped; the line that matters is rho = …)"
 def gsa_pair(
     layer:GroupSelfAttention2d,
 )->Pair: # of patches of all poses
@@ -215,7 +222,7 @@ def gsa_pair(
     def pair(n:Affine, x:Tensor, y:Tensor|None)->Tensor|int:
         if y is None: return 0
         (i, j), b = entry(n, k), n[1]
-        own = y.unflatten(1, (-1, len(H)))[..., 0]
+        own = y.unflatten(1, (-1, len(H)))[..., 0]                  # (b, c), pose hb
         q = by_head(layer.query, x.unflatten(1, (-1, len(H))).mT)   # (b, a, heads, d)
         key, v = (by_head(m, own)[:, None] for m in (layer.key, layer.value))
         rho = P[i*k + j] + E[H.relative[:, b]][:, None]  # ρ(v) + ε(a⁻¹b)
@@ -283,10 +290,13 @@ def dependence(
     if not fits or max(map(len, found)) > 1:
         return Dependence(linear, far, others, None if fits else False, None, None)
     (one,), (two,) = found
+    # unit vectors: parallel, if two is its part along one
     other_scores = bool((two - (one @ two)*one).abs().max() > 1e3*tol)
     return Dependence(linear, far, others, True, other_scores, True)
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000228
+#| code-fold: true
+#| code-summary: "How the denominator is found (may be skipped)"
 def _reader(layer:Callable[[Tensor], Tensor], f:Tensor)->Read:
     "The output at the middle pixel, when pixels are moved by step 1 or 2, or none (0)."
     row, column = f.shape[-2]//2, f.shape[-1]//2
@@ -311,10 +321,12 @@ def _denominators(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:fl
                              for level in levels], dtype=F.dtype)
     Q = torch.linalg.qr(additive).Q
     def excess(v:Tensor)->Tensor: return v - Q @ (Q.T @ v)     # what is not additive
+    # D = Q d is additive. D·F is too where equations @ d = 0: d in the null space
     equations = torch.cat([excess(F[:, c:c + 1]*Q) for c in range(F.shape[1])])
     _, S, solutions = torch.linalg.svd(equations, full_matrices=False)
     D = Q @ solutions[S < tol].T                               # `(27, solutions)`
     if D.shape[1] == 1: D = D[:, (D*D[0] > tol).all(0)]
+    # its steps, at unit length, since a factor is free
     differences = torch.linalg.lstsq(additive, D).solution[1:].T
     return differences/differences.norm(dim=1, keepdim=True)
 

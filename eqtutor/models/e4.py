@@ -84,6 +84,8 @@ def e4_resnet18(
     return resnet18(group, widths, operator=partial(_residual_e4, norm=norm), **kwargs)
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #00000040
+#| code-fold: true
+#| code-summary: "Names for the command line (may be skipped)"
 # name, network, data, parameters as printed, and exactly, with the published norm
 _NETWORKS:list[tuple[str, Callable[..., nn.Module], str, str, int, str]] = [
     ('p4-e4-net', e4_net, 'rot-MNIST', '18.8K', 18_694, 'P4 Table 1'),
@@ -103,6 +105,8 @@ for _name, _exact in _CIFAR_100.items():
                    _ten.paper, _exact, 'P4 Table 4')
 
 # %% ../../nbs/3_papers/24b_e4_networks.ipynb #00000042
+#| code-fold: true
+#| code-summary: "Names for the command line (may be skipped)"
 class Ablation(NamedTuple):
     "A line of P4's Tables 2 and 3."
     change:dict[str, Any] # of `e4_net`

@@ -5,32 +5,31 @@ from ..exercise import Exercise, Mistake
 
 
 def layer_sizes(seed):
-    return [(16, 4, 3, 2, 1), (24, 4, 5, 12, 2), (8, 8, 1, 4, 2), (32, 1, 7, 1, 4)]
+    return [(16, 4, 2, 1), (8, 1, 6, 1), (32, 1, 30, 1), (16, 1, 16, 1), (2, 1, 1, 1),
+            (8, 8, 4, 4)]
 
-def cost_ratio(C, n, k, s, r):
-    return (C**2*n*(1 + 1/r) + C*k**2*(1 + s/r))/(C**2*n*k**2)
+def cheaper_where(per_window, lists):
+    "The smallest odd k with k²·per_window > lists; 0 for none."
+    if per_window <= 0: return 0
+    return next(k for k in range(1, 1000, 2) if k*k*per_window > lists)
 
-def without_the_sum(C, n, k, s, r):
-    return (C**2*n*(1 + 1/r) + C*k**2*s/r)/(C**2*n*k**2)
+def cheaper_from(C, n, s, r): return cheaper_where(C*n - 1 - s/r, C*n*(1 + 1/r))
 
-def one_list(C, n, k, s, r): return (C**2*n + C*k**2*(1 + s/r))/(C**2*n*k**2)
+def without_the_sum(C, n, s, r): return cheaper_where(C*n - s/r, C*n*(1 + 1/r))
 
-def upside_down(C, n, k, s, r): return 1/cost_ratio(C, n, k, s, r)
+def one_list(C, n, s, r): return cheaper_where(C*n - 1 - s/r, C*n)
 
-def order_twice(C, n, k, s, r):
-    return (C**2*n*(1 + 1/r) + C*k**2*(1 + s/r))/(C**2*n**2*k**2)
-
+def even_too(C, n, s, r):
+    saved = C*n - 1 - s/r
+    return next((k for k in range(1, 1000) if k*k*saved > C*n*(1 + 1/r)), 0)
 
 EXERCISES = [
-    Exercise('24b.1', 'code', 2, cost_ratio, layer_sizes, mistakes=[
+    Exercise('24b.1', 'code', 2, cheaper_from, layer_sizes, mistakes=[
         Mistake(without_the_sum,
                 'The window sum is missing: k² products a channel. (The paper\'s FLOPs leave it '
                 'out too. As parameters, which it has none of, your number is right.)'),
         Mistake(one_list, 'There are two lists: V reads one, and W₁ another of C/r outputs.'),
-        Mistake(upside_down, 'Upside down: E4 over the convolution.'),
-        Mistake(order_twice,
-                'At one place *and pose* the convolution has C²nk² products: n once; the other n '
-                'is the number of poses, and cancels.'),
+        Mistake(even_too, 'The window must be odd: it needs a pixel in the middle.'),
     ]),
     Exercise('24b.2', 'predict', 2, name='with_window_nine', right=30_118, mistakes=[
         Mistake(28_486, 'You add the same number from 7 to 9 as from 5 to 7. What grows with k is '
