@@ -254,12 +254,9 @@ class AttentiveConv2d(EquivariantConv2d):
     ):
         super().__init__(in_channels, out_channels, kernel_size, group, stride, padding,
                          dilation, bias, strict)
-        sizes:dict[str, Any] = dict(reduction=reduction, hidden=hidden, chunk=chunk,
-                                    attention_dilation=attention_dilation)
-        free = 'hidden', 'chunk'   # which need not be numbers
-        sizes = {name: n for name, n in sizes.items()
-                 if name not in free or n not in (None, 'auto')}
-        check_positive(**sizes)
+        check_positive(reduction=reduction, attention_dilation=attention_dilation)
+        free:dict[str, Any] = dict(hidden=hidden, chunk=chunk)   # need not be numbers
+        check_positive(**{k: n for k, n in free.items() if n not in (None, 'auto')})
         check_odd(attention_kernel=attention_kernel)
         self.attend = one_of(attend, 'full', 'channel', 'spatial', 'input', 'rotation')
         self.chunk = chunk
