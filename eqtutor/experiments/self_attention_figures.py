@@ -135,7 +135,7 @@ def draw_three_poses(
 )->None:
     "Rings of an asker and its sources; beside them the weights by target pose and asker."
     fig = plt.figure(figsize=(7.4, 4.2), layout='constrained')
-    left, right = fig.subfigures(1, 2, width_ratios=(1, 1.75))   # type: ignore[misc]
+    left, right = fig.subfigures(1, 2, width_ratios=(1.1, 1.5))   # type: ignore[misc]
     _rings(left.subplots(), place[h, asker], len(weights), h, asker)
     shown, n = weights.sum(2), len(weights)
     lines = right.subplots(n, n + 1)
@@ -149,26 +149,27 @@ def draw_three_poses(
 
 
 def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
-    "One asker of a ring, arrows to the ring of its sources, and above them its position scores."
-    middles = {'asker': (0., 0.), 'source': (2.4, 0.)}
-    turns = [(.55*math.cos(2*math.pi*i/n), .55*math.sin(2*math.pi*i/n)) for i in range(n)]
+    "The window of x, a cell a pixel: the askers at x, arrows from one to the sources of a pixel."
+    middles, side = {'asker': (0., 0.), 'source': (1., 1.)}, len(scores)/2
+    turns = [(.29*math.cos(2*math.pi*i/n), .29*math.sin(2*math.pi*i/n)) for i in range(n)]
     at = {(kind, i): (x + dx, y + dy)
           for kind, (x, y) in middles.items() for i, (dx, dy) in enumerate(turns)}
+    ax.imshow(scores, cmap='PuOr', alpha=.75, extent=(-side, side)*2)
+    for line in range(len(scores) + 1):
+        ax.plot([-side, side], [line - side]*2, [line - side]*2, [-side, side], color='w', lw=1)
     for i in range(n):
-        ax.annotate('', at['source', i], at['asker', asker], zorder=0,
-                    arrowprops=dict(arrowstyle='->', color='#888888', shrinkB=9))
+        ax.annotate('', at['source', i], at['asker', asker], zorder=3,
+                    arrowprops=dict(arrowstyle='->', color='#222222', shrinkA=6, shrinkB=6))
     for (kind, i), (x, y) in at.items():
         asks = (kind, i) == ('asker', asker)
-        ax.plot(x, y, 'o', ms=19, color='#d55e00' if asks else '#e8e8e8', mec='k')
-        ax.text(x, y, str(i), ha='center', va='center', color='w' if asks else 'k')
-    ax.text(0, -1.05, 'askers (x, h̃)', ha='center', size=10)
-    ax.text(2.4, -1.05, 'sources (x+Δ, ĥ)', ha='center', size=10)
-    inset = ax.inset_axes((.03, .66, .3, .3))
-    inset.imshow(scores, cmap='PuOr')
-    inset.set(xticks=[], yticks=[])
-    ax.text(-.9, 3.65, f'⟨Qf(x, h̃), ρ(h⁻¹Δ)⟩\nfor h̃ = {asker}, h = {h}', size=10)
-    ax.set(xlim=(-.9, 3.3), ylim=(-1.4, 3.6), aspect='equal')
-    ax.axis('off')
+        ax.plot(x, y, 'o', ms=11, color='#d55e00' if asks else '#ffffff', mec='k', zorder=4)
+        ax.text(x, y, str(i), ha='center', va='center', size=9, zorder=5,
+                color='w' if asks else 'k')
+    look = dict(ha='center', va='center', size=10, bbox=dict(fc='w', ec='none', pad=1.5))
+    ax.text(0, -.72, 'x: who asks, h̃', **look)
+    ax.text(1, 1.72, 'x+Δ: sources, ĥ', **look)
+    ax.set_title(f'the window, read in pose h = {h}', fontsize=10)
+    ax.set(xticks=[], yticks=[], aspect='equal', xlim=(-side, side), ylim=(-side, side))
 
 
 def draw_network(
@@ -176,7 +177,7 @@ def draw_network(
     steps:Sequence[Sequence[str]],        # of a block: the parts of each step
 )->None:
     "A row of boxes with the sides of the maps; below it a block, each step with its sum."
-    _, (above, below) = plt.subplots(2, 1, figsize=(7.6, 2.7), layout='constrained')
+    _, (above, below) = plt.subplots(2, 1, figsize=(7.8, 2.3), layout='constrained')
     _boxes(above, [name for name, _ in parts])
     for i, (_, side) in enumerate(parts):
         if side: above.text(i, -.85, f'{side}×{side}', ha='center', va='center', size=9)

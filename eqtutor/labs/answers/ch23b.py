@@ -1,24 +1,33 @@
-"""23b Self-attention networks: what a group element costs, and what a window does not."""
+"""23b Self-attention networks: where the parameters sit, and when a kernel has more."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 
 
-def layer_sizes(seed): return [(20, 4, 9, 10), (8, 8, 2, 5), (12, 1, 3, 4), (6, 16, 4, 7)]
+def layer_sizes(seed): return [(20, 4, 9, 10), (8, 2, 9, 10), (6, 3, 9, 12), (4, 2, 16, 10)]
 
-def counted(C, n, heads, d, maps=3, biases=True, encodings=1, norm=32, poses=True):
+def counted(C, n, heads, d, maps=4, biases=True, encodings=1):
     width = heads*d
-    total = maps*C*width + width*C + (maps*width + C)*biases
-    return total + encodings*(48 + norm + 17*d) + n*d*poses*encodings
+    total = maps*C*width + (3*width + C)*biases
+    return total + encodings*(80 + 17*d + n*d)
 
-def layer_parameters(C, n, heads, d): return counted(C, n, heads, d)
+def first(C, limit, order, step=2):
+    "The first side whose kernels are more than the limit."
+    side = 1
+    while C*C*order*side**2 <= limit: side += step
+    return side
 
-def without_biases(C, n, heads, d): return counted(C, n, heads, d, biases=False)
+def break_even(C, n, heads, d): return first(C, counted(C, n, heads, d), n)
 
-def an_encoding_a_head(C, n, heads, d): return counted(C, n, heads, d, encodings=heads)
+def without_the_group(C, n, heads, d): return first(C, counted(C, n, heads, d), 1)
 
-def without_norm(C, n, heads, d): return counted(C, n, heads, d, norm=0)
+def even_sides(C, n, heads, d): return first(C, counted(C, n, heads, d), n, step=1)
 
-def without_poses(C, n, heads, d): return counted(C, n, heads, d, poses=False)
+def without_biases(C, n, heads, d): return first(C, counted(C, n, heads, d, biases=False), n)
+
+def without_output(C, n, heads, d): return first(C, counted(C, n, heads, d, maps=3), n)
+
+def an_encoding_a_head(C, n, heads, d):
+    return first(C, counted(C, n, heads, d, encodings=heads), n)
 
 
 EXERCISES = [
@@ -33,10 +42,12 @@ EXERCISES = [
         Mistake([5_042, 47_820, 2_850, 240], 'All heads share the two networks of x and y: count '
                                              'them once a layer.'),
     ]),
-    Exercise('23b.2', 'code', 2, layer_parameters, layer_sizes, mistakes=[
+    Exercise('23b.2', 'code', 2, break_even, layer_sizes, mistakes=[
+        Mistake(without_the_group, 'A kernel of a group convolution has n·k² numbers for each '
+                                   'pair of channels.'),
+        Mistake(even_sides, 'Only odd sides: a window has a middle.'),
         Mistake(without_biases, 'The four maps have biases: three of heads·d numbers, one of C.'),
+        Mistake(without_output, 'There are four maps: the heads are put together by one more.'),
         Mistake(an_encoding_a_head, 'All heads share one encoding.'),
-        Mistake(without_norm, 'The LayerNorm of the encoding has 32 parameters.'),
-        Mistake(without_poses, 'Each of the n poses has a vector of d numbers.'),
     ]),
 ]
