@@ -4,7 +4,7 @@ from eqtutor.labs import progress, progress_table
 TABLE = '''01_groups: 3 of 11 marks, proofs not counted
   ✓ 1.1   proof    written
   ✓ 1.2   code     passed    7 cases
-  ✗ 1.3   predict  wrong     It answers [[0, 2, 1], [2, 0, 1], [2, 1, 0]].
+  ✗ 1.3   predict  wrong     The answers differ most at index (1, 0): yours is 2, ours 1.
   · 1.4   code     unsolved'''
 
 
