@@ -50,6 +50,8 @@ def _move_grid(x:Tensor, m:Tensor)->Tensor:
     return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1)).contiguous()
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000d
+#| code-fold: true
+#| code-summary: "_interpolate (may be skipped)"
 def _interpolate(
     x:Tensor,       # images `(b, c, h, w)`
     inverse:Tensor, # `(2, 2)`, or one an image, `(b, 2, 2)`

@@ -76,6 +76,8 @@ def _cayley(matrices:Tensor, name:str)->Tensor:
     return torch.stack(rows)
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000010
+#| code-fold: true
+#| code-summary: "class Group: the three tables, and a few questions to them"
 class Group:
     "A finite point group H: elements are the ints `0..n-1`, 0 the identity."
     def __init__(self,
@@ -147,6 +149,8 @@ def D(
     return Group(f'D{n}', torch.cat([_turns(n), _turns(n) @ mirror]))
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000021
+#| code-fold: true
+#| code-summary: "GROUPS and get_group"
 # beside these names, `C<n>` and `D<n>` are read for any n
 GROUPS = {
     'Z2': C(1), 'mirror': D(1), 'Z2M': D(1),

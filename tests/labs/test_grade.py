@@ -293,7 +293,7 @@ def test_the_columns_stand_in_the_order_of_the_course():
 
 def test_half_characters_long_names_and_names_of_results_are_graded(students, tmp_path):
     solved = {'1.3': students.solutions(GROUPS)['1.3']}
-    half = {'1.3': 'def blocks(): raise ValueError(chr(0xd800))'}
+    half = {'1.3': 'def mirror_block(): raise ValueError(chr(0xd800))'}
     strange = {'good': solved, 'half': half, 'proof': {'1.1': 'my proof \ud800'}, 'x'*247: solved,
                'good.json/01': solved, 'good.html/01': solved, os.fsdecode(b'm\xfcller'): solved}
     out = tmp_path/'out'

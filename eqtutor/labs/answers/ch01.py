@@ -1,4 +1,4 @@
-"""01 Groups: the centre, the four blocks of a dihedral table, homomorphisms of cyclic groups."""
+"""01 Groups: the centre, a block of a dihedral table, homomorphisms of cyclic groups."""
 # Plain module: edited by hand, no notebook exports it.
 import math
 
@@ -49,14 +49,15 @@ EXERCISES = [
                 'This is the row of True and False. Asked are the elements themselves: '
                 '`.nonzero()`.'),
     ]),
-    Exercise('1.3', 'predict', 2, name='blocks',
-             right=[['turn', 'mirror'], ['mirror', 'turn']], mistakes=[
-        Mistake([['turn', 'mirror'], ['mirror', 'mirror']],
-                'Mirror · mirror has determinant (−1)(−1) = 1: a turn.'),
-        Mistake([['mirror', 'turn'], ['turn', 'mirror']],
-                'The first block is turn · turn: which kind is that?'),
-        Mistake([['turn', 'turn'], ['mirror', 'mirror']],
-                'Each row holds every element once, so no row of blocks can be of one kind only.'),
+    Exercise('1.3', 'predict', 2, name='mirror_block',
+             right=[[0, 2, 1], [1, 0, 2], [2, 1, 0]], mistakes=[
+        Mistake([[3, 5, 4], [4, 3, 5], [5, 4, 3]],
+                'Mirror · mirror has the sign (−1)(−1) = 1: it is a turn, one of 0, 1, 2.'),
+        Mistake([[0, 1, 2], [1, 2, 0], [2, 0, 1]],
+                'That is the block turn · turn. The mirror that is done second reverses the turns '
+                'before it: r − r′, not r + r′.'),
+        Mistake([[0, 1, 2], [2, 0, 1], [1, 2, 0]],
+                'You have r′ − r. Row 4, column 3 is (1,1)(1,0): its turn is 1 − 0.'),
     ]),
     Exercise('1.4', 'code', 3, count_homomorphisms, pairs_of_orders, mistakes=[
         Mistake(any_image_of_the_generator,
