@@ -27,16 +27,16 @@ def poses_from_1(f): return weighted(f.softmax(2), (1j, -1, -1j, 1))
 
 EXERCISES = [
     Exercise('6.1', 'predict', 2, name='window_starts',
-             right={6: [[0, 2], [1, 3]], 7: [[0, 2, 4], [0, 2, 4]]}, mistakes=[
-        Mistake({6: [[0, 2], [0, 2]], 7: [[0, 2, 4], [0, 2, 4]]},
-                'On 6 pixels the solid windows leave the last pixel over; the dashed ones, counted '
-                'from the far end, leave the first. Reverse the axis: a window from a to a + 2 '
-                'comes to begin at 5 − (a + 2).'),
-        Mistake({6: [[0, 2, 4], [-1, 1, 3]], 7: [[0, 2, 4], [0, 2, 4]]},
-                'A third window does not fit into 6 pixels: it would begin at 4 and end at 6.'),
-        Mistake({6: [[0, 2], [2, 4]], 7: [[0, 2, 4], [1, 3, 5]]},
-                'Off by one: the last pixel of 6 is number 5, so a window that begins at 0 comes '
-                'to begin at 3.'),
+             right={9: [[0, 3], [2, 5]], 10: [[0, 3, 6], [0, 3, 6]]}, mistakes=[
+        Mistake({9: [[0, 3], [0, 3]], 10: [[0, 3, 6], [0, 3, 6]]},
+                'On 9 pixels the solid windows leave two pixels over at the end; the dashed ones, '
+                'counted from the far end, leave two at the start. Reverse the axis: a window from '
+                'a to a + 3 comes to begin at 8 − (a + 3).'),
+        Mistake({9: [[0, 3, 6], [-1, 2, 5]], 10: [[0, 3, 6], [0, 3, 6]]},
+                'A third window does not fit into 9 pixels: it would begin at 6 and end at 9.'),
+        Mistake({9: [[0, 3], [3, 6]], 10: [[0, 3, 6], [1, 4, 7]]},
+                'Off by one: the last pixel of 9 is number 8, so a window that begins at 0 comes '
+                'to begin at 5.'),
     ]),
     Exercise('6.2', 'proof', 3),
     Exercise('6.3', 'code', 4, soft_argmax, features_on_p4, mistakes=[
