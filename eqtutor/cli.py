@@ -39,6 +39,7 @@ from .files import write_atomic, write_json
 from .groups import GROUPS
 from .labs import build, copy_course, open_lab, progress, progress_table
 from .labs.commands import explained, labs
+from .labs.roster import read_roster
 from .models.registry import Model, get_model, model_rows
 from .plain import export_network
 from .report import LayerReport, layer_report
@@ -504,13 +505,22 @@ def labs_build(
     chapters:list[str]=typer.Option(
         [], help='05 or 05_convolution; more of them behind commas or blanks.  '
                  '[default: all that have exercises]'),
+    by_student:Path=typer.Option(
+        None, '--seed-by-student',
+        help='A list of the class (CSV), names in its first column: each student gets '
+             'OUT/<student>/<chapter>.ipynb, whose checks draw other numbers.'),
+    seed:int=typer.Option(
+        0, help='Of these numbers. `labs grade --seed` with the same seed puts the '
+                'same ones to what lies in the student\'s folder.'),
     as_json:bool=typer.Option(False, '--json', help='Print the files as a JSON list.'),
 )->None:
     "Write students' notebooks."
     words = [*chapters, *(more or [])]
     names = [name for word in words for name in word.split(',') if name]
     with explained():
-        written = build(writable_folder(out.expanduser(), 'another folder'), names)
+        students = read_roster(by_student.expanduser()).names if by_student else []
+        place = writable_folder(out.expanduser(), 'another folder')
+        written = build(place, names, students, seed)
     text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
     typer.echo(json.dumps([str(p) for p in written]) if as_json else text)
 

@@ -16,7 +16,7 @@ from ..files import checksum, write_atomic
 from .course import chapter_of, course_chapters
 from .exercise import Exercise, Verdict, chapter_exercises, judge
 from .gradebook import NOTHING, stored_record
-from .handins import LARGEST_FILE, HandIn, as_bytes, short_hash
+from .handins import LARGEST_FILE, HandIn, as_bytes, seed_of
 from .judges import Settings
 from .pages import feedback_page, visible
 from .sandbox import Limits, Submission, Task, isolation, run
@@ -249,11 +249,6 @@ def fingerprint()->str:
 def failed_record(why:str, **about:Any)->dict:
     "The result of a submission that the grader itself failed on."
     return NOTHING | about | {'problem': f'{FAILED}: {why}'}
-
-
-def seed_of(name:str, seed:int)->int:
-    "The seed of a submission's cases, from the class's: nobody gets another's numbers."
-    return int(short_hash(f'{seed} {name}'), 16) % 2**31
 
 
 def grade_submission(h:HandIn, settings:Settings)->dict:
