@@ -235,7 +235,7 @@ class _Builder:
         return tree_unflatten(leaves, call.form)
 
     def tensor(self, of_two:Tensor, of_three:Tensor, call:Call)->fx.Node:
-        "A constant; if it has weights for every image, once, and repeated by the graph."
+        "A constant; if it has weights for every image, once, repeated by the graph."
         if of_two.shape == of_three.shape: return self.constant(of_two)
         rest = of_two.shape[1:]
         for image_first in True, False:
