@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from eqtutor.experiments.finer_turns import stored_runs
 from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, course_chapters,
                           open_lab, student_copy, stub)
 from eqtutor.labs.course import package_folder
@@ -321,3 +322,17 @@ def test_every_check_of_the_course_takes_a_seed(built):
     checks = [''.join(c['source']) for c in cells
               if c['metadata'].get('nbgrader', {}).get('grade_id', '').startswith('check-')]
     assert len(checks) > 40 and [c for c in checks if 'seed=5)' not in c] == []
+
+
+def test_the_copied_course_finds_its_results(tmp_path, monkeypatch):
+    "Chapters 26 and 30 read what `eqtutor lab` laid beside them."
+    copy_course(tmp_path, chapters=['26', '30'])
+    monkeypatch.chdir(tmp_path/'nbs'/'3_papers')
+    assert stored_runs('beyond-training') and stored_runs('beyond-accuracy')
+    monkeypatch.chdir(tmp_path/'nbs'/'4_course')
+    nb = json.loads(Path('30_results.ipynb').read_text(encoding='utf-8'))
+    search = next(s for c in nb['cells'] if 'RESULTS =' in (s := ''.join(c['source'])))
+    names = {'Path': Path}
+    exec(search.partition('\n\n')[0], names)
+    assert names['RESULTS'].samefile(tmp_path/'results')
+    assert (names['RESULTS']/'bench'/'networks.json').is_file()
