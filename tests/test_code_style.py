@@ -257,7 +257,7 @@ HOUSE = ['names', 'groups', 'actions', 'equivariance', 'report', 'core files', '
          'models.backbones', 'models.attentive models.affine models.self_attention models.e4',
          'models.unet', 'models', 'one_frame', 'images', 'data', 'macs', 'cost', 'convert wrappers',
          'processes', 'loop checkpoints', 'training', 'experiments', 'plot', 'widgets', 'labs',
-         'cli']
+         'cli', '__main__']
 
 def floor_of(name, house=None):
     "The line of the house in which a module stands, by its longest name there; or None."

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from .exercise import all_exercises
-from .grade import failed_record, grade_submission
 from .handins import HandIn
 from .judges import Settings
+from .judging import failed_record, grade_submission
 from .sandbox import isolation, readable
 
 MEMORY = 2**31        # bytes that reading and judging may take

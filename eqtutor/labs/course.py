@@ -49,3 +49,17 @@ def course_chapters(
     if unknown := [c for c in only if not any(c in n for n in names.values())]:
         raise ValueError(f'no chapter {", ".join(unknown)}. There are {", ".join(chapters)}.')
     return {name: p for name, p in chapters.items() if not only or names[name] & set(only)}
+
+
+def marks_of(
+    id:str, # of an exercise, '5.3'
+)->int|None:
+    "The marks of an exercise as its chapter says them; None if there is no such exercise."
+    if not re.fullmatch(r'[0-9]+[a-z]?\.[0-9]+', id): return None
+    try:
+        paths = course_chapters([chapter_of(id)]).values()
+    except (FileNotFoundError, ValueError):
+        return None
+    head = re.compile(rf'\*\*Exercise {re.escape(id)} \([^()]*?([0-9]+) marks?\)')
+    found = (head.search(p.read_text(encoding='utf-8')) for p in paths)
+    return next((int(m[1]) for m in found if m), None)

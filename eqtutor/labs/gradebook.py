@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_atomic
-from .course import exercise_order
-from .exercise import get_exercise
+from .course import exercise_order, marks_of
 from .handins import as_bytes, student_of
 from .pages import feedback_page, marking_page, moodle_feedback, visible
 from .roster import Roster, canvas_file, moodle_file, rows_of
@@ -79,12 +78,12 @@ def marks_from_page(file:Path)->dict[tuple, str]:
 
 def check_mark(file:Path, line:int, id:str, text:str)->None:
     "An error unless a mark is a number that the exercise can have."
-    e = get_exercise(id)
-    if not text.strip() or e is None: return
+    of = marks_of(id)
+    if not text.strip() or of is None: return
     mark = as_number(text)
-    if mark is None or mark > e.marks:
+    if mark is None or mark > of:
         raise ValueError(f'{file}, line {line}, column {id}: {text!r} is no mark. Expected a '
-                         f'number from 0 to {e.marks}, or nothing; correct it and run again.')
+                         f'number from 0 to {of}, or nothing; correct it and run again.')
 
 
 def as_number(text:Any)->float|None:

@@ -30,6 +30,11 @@ class Roster:
         "'moodle', 'canvas', or '' for any other list."
         return next((k for k, names in KINDS.items() if names <= set(self.columns)), '')
 
+    @property
+    def names(self)->list[str]:
+        "What stands in the first column, without what is empty."
+        return [name for row in self.rows if (name := row[self.columns[0]].strip())]
+
     def matched(self, records:list[dict])->list[tuple[dict, str]]:
         "Each row with the student in the names of results, '' who has handed in nothing."
         names = {student_of(r['name']): r.get('origin', '') for r in records}

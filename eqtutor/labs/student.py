@@ -13,6 +13,7 @@ from typing import Any
 from ..files import checksum, write_atomic, write_json
 from .course import course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
+from .handins import file_name, seed_of
 
 EMPTY_PROOF = '*Your proof:*'
 # a flag of a cell -> why it is a listing in the student's copy
@@ -152,18 +153,51 @@ def notebook_bytes(nb:dict)->bytes:
 def build(
     out:str|Path,
     chapters:Iterable[str]=(), # numbers or names; all that have exercises if empty
+    students:Iterable[str]=(), # each gets copies whose checks draw other numbers
+    seed:int=0,                # of the class; `grade` with the same one puts the same cases
 )->list[Path]:
-    "Write students' notebooks as `out/<chapter>/<chapter>.ipynb`, nbgrader's source folder."
-    written, chapters = [], tuple(chapters)
+    """Write students' notebooks as `out/<chapter>/<chapter>.ipynb`, nbgrader's source folder.
+
+    With `students` they are `out/<student>/<chapter>.ipynb`, as they are handed in.
+    """
+    written, chapters, students = [], tuple(chapters), tuple(map(folder_name, students))
     for name, path in course_chapters(chapters).items():
         if not chapter_exercises(name) and not chapters: continue
-        text = json.dumps(student_copy(json.loads(path.read_text(encoding='utf-8')), name))
+        copied = student_copy(json.loads(path.read_text(encoding='utf-8')), name)
+        for student in students:
+            own = seeded(copied, seed_of(f'{student}/{name}', seed))
+            (target := Path(out)/student/f'{name}.ipynb').parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, notebook_bytes(own))
+            written.append(target)
+        if students: continue
+        text = json.dumps(copied)
         # links between the folders
         text = re.sub(r'(?<=\]\()(?:\.\./)?(?:\w+/)?(\w+)\.ipynb', r'../\1/\1.ipynb', text)
         (folder := Path(out)/name).mkdir(parents=True, exist_ok=True)
         write_atomic(folder/f'{name}.ipynb', notebook_bytes(json.loads(text)))
         written.append(folder/f'{name}.ipynb')
     return written
+
+
+def folder_name(student:str)->str:
+    "A student's name as that of a folder: no step up, nothing that a system forbids."
+    name = file_name(re.sub(r'[^\w @+=,.-]', '_', student).strip(' .'))
+    if not name: raise ValueError(f'{student!r} cannot be the name of a folder')
+    return name
+
+
+def seeded(
+    nb:dict,  # a student's notebook
+    seed:int,
+)->dict:
+    "The notebook with the seed in its checks."
+    def own(cell:dict)->dict:
+        grade_id = cell['metadata'].get('nbgrader', {}).get('grade_id', '')
+        if not grade_id.startswith('check-'): return cell
+        lines = [re.sub(r"\bcheck\(('[\w.]+', *\w+)\)", rf'check(\1, seed={seed})', line)
+                 for line in cell['source']]
+        return cell | {'source': lines}
+    return nb | {'cells': [own(cell) for cell in nb['cells']]}
 
 
 # --- the course

@@ -10,17 +10,19 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from eqtutor.groups import Group
-from eqtutor.labs import (Limits, chapter_exercises, course_chapters, grade, grade_notebook,
-                          prelude, without_isolation)
+from eqtutor.labs import (Limits, all_exercises, chapter_exercises, course_chapters, grade,
+                          grade_notebook, judging, prelude, without_isolation)
 from eqtutor.labs._worker import answer_task
-from eqtutor.labs.grade import (FAILED, answers_in, chapter_in, judge_reply, notebook_cells,
-                                seed_of, task_of, within)
+from eqtutor.labs.course import marks_of
 from eqtutor.labs.gradebook import marks_table, spreadsheet_safe, stored_record
 from eqtutor.labs.handins import find_hand_ins
+from eqtutor.labs.judging import (FAILED, answers_in, chapter_in, judge_reply, notebook_cells,
+                                  seed_of, task_of, within)
 from eqtutor.labs.values import encode
 
 GROUPS, CONVOLUTION = '01_groups', '05_convolution'
@@ -161,9 +163,8 @@ def test_without_metadata_functions_are_found_by_name(full):
 
 def test_a_result_that_takes_long_to_judge_costs_itself(monkeypatch):
     e = chapter_exercises(GROUPS)[1]
-    module = sys.modules['eqtutor.labs.grade']   # of the name of its function
-    monkeypatch.setattr(module, 'JUDGING', .05)
-    monkeypatch.setattr(module, 'judge', lambda *args: all(iter(lambda: 1, 0)))
+    monkeypatch.setattr(judging, 'JUDGING', .05)
+    monkeypatch.setattr(judging, 'judge', lambda *args: all(iter(lambda: 1, 0)))
     said = judge_reply(e, {'answers': []}, 0)
     assert said.state == 'stopped' and said.message == 'its answer cannot be judged (TimeoutError)'
     with within(9): pass
@@ -377,3 +378,45 @@ def test_an_interrupted_run_goes_on(students, tmp_path):
     # a fork that was at work may have ended its own
     assert before <= sum(not r['new'] for r in records) <= before + 1
     assert len(records) == n and len({r['marks'] for r in records}) == 1
+
+
+def own_memory(root):
+    """MB of the grader: the command, the process that judges and its forks, without sandboxes.
+
+    What processes share is counted once (PSS).
+    """
+    total = 0
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            command = ' '.join(process.cmdline())
+            if '_worker.py' in command or 'bwrap' in command: continue
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            pass   # it has ended
+    return total/2**20
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux tells shared memory apart')
+def test_the_grader_itself_takes_less_than_500_mb(students, tmp_path):
+    hand_in_many(students, tmp_path/'in', 4)
+    command = [sys.executable, '-m', 'eqtutor', 'labs', 'grade', tmp_path/'in', '--out',
+               tmp_path/'out', '--workers', '2', *['--unsafe']*bool(without_isolation())]
+    with psutil.Popen(command, stdout=subprocess.DEVNULL) as process:
+        sizes = []
+        while process.poll() is None:
+            sizes.append(own_memory(process))
+            time.sleep(.02)
+    assert process.returncode == 0 and len(table(tmp_path/'out')) == 4
+    assert 150 < max(sizes) < 500, max(sizes)   # torch alone is more than 150
+
+
+def test_what_is_done_for_a_class_loads_no_torch():
+    code = 'import sys, eqtutor.labs.commands; print("torch" in sys.modules)'
+    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert said.stdout.strip() == 'False', said.stderr
+
+
+def test_the_marks_that_a_chapter_says_are_those_of_the_records():
+    told = {id: marks_of(id) for id in all_exercises()}
+    assert told == {id: e.marks for id, e in all_exercises().items()}
+    assert [marks_of(id) for id in ('77.1', '1.99', 'file')] == [None]*3

@@ -12,7 +12,7 @@ import pytest
 
 from eqtutor.labs import (Limits, Submission, Task, course_chapters, encode, get_exercise, grade,
                           grade_answer, run, sandbox)
-from eqtutor.labs.grade import judge_reply, task_of
+from eqtutor.labs.judging import judge_reply, task_of
 
 CENTRE, COUNT = get_exercise('1.2'), get_exercise('1.4')
 RIGHT = 'def centre(group):\n    return (group.mul == group.mul.T).all(1).nonzero().flatten()'

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from eqtutor.experiments.finer_turns import stored_runs
 from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, course_chapters,
                           open_lab, student_copy, stub)
 from eqtutor.labs.course import package_folder
-from eqtutor.labs.student import cell_mark, reading_copy
+from eqtutor.labs.handins import seed_of
+from eqtutor.labs.roster import read_roster
+from eqtutor.labs.student import cell_mark, reading_copy, seeded
 
 SOLVED = '''
 def _helper(x): return x + 1   # secret one
@@ -295,3 +298,41 @@ def test_jupyter_opens_the_first_page_with_the_arguments(tmp_path, monkeypatch):
 def test_without_jupyter_one_command_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
     with pytest.raises(RuntimeError, match=r"pip install 'eqtutor\[lab\]'"): open_lab(tmp_path)
+
+
+def test_with_a_list_of_the_class_each_student_s_checks_draw_other_numbers(tmp_path):
+    table = tmp_path/'class.csv'
+    table.write_text('name,group\nann,1\nben,1\n../eve,2\n')
+    names = read_roster(table).names
+    files = build(tmp_path/'out', ['01'], names, seed=7)
+    assert [p.parent.name for p in files] == ['ann', 'ben', '_eve']
+    seeds = {p.parent.name: {*re.findall(r'check\(.*, seed=(\d+)\)', p.read_text())}
+             for p in files}
+    assert [len(own) for own in seeds.values()] == [1]*3
+    assert len(set.union(*seeds.values())) == 3
+    checks = [c for c in json.loads(files[0].read_text())['cells']
+              if c['metadata'].get('nbgrader', {}).get('grade_id', '').startswith('check-')]
+    assert checks and all('seed=' in ''.join(c['source']) for c in checks)
+    assert seeds['ann'] == {str(seed_of('ann/01_groups', 7))}   # those that `grade` puts
+
+
+def test_every_check_of_the_course_takes_a_seed(built):
+    copies = [seeded(json.loads(p.read_text(encoding='utf-8')), 5) for p in built]
+    cells = [c for nb in copies for c in nb['cells']]
+    checks = [''.join(c['source']) for c in cells
+              if c['metadata'].get('nbgrader', {}).get('grade_id', '').startswith('check-')]
+    assert len(checks) > 40 and [c for c in checks if 'seed=5)' not in c] == []
+
+
+def test_the_copied_course_finds_its_results(tmp_path, monkeypatch):
+    "Chapters 26 and 30 read what `eqtutor lab` laid beside them."
+    copy_course(tmp_path, chapters=['26', '30'])
+    monkeypatch.chdir(tmp_path/'nbs'/'3_papers')
+    assert stored_runs('beyond-training') and stored_runs('beyond-accuracy')
+    monkeypatch.chdir(tmp_path/'nbs'/'4_course')
+    nb = json.loads(Path('30_results.ipynb').read_text(encoding='utf-8'))
+    search = next(s for c in nb['cells'] if 'RESULTS =' in (s := ''.join(c['source'])))
+    names = {'Path': Path}
+    exec(search.partition('\n\n')[0], names)
+    assert names['RESULTS'].samefile(tmp_path/'results')
+    assert (names['RESULTS']/'bench'/'networks.json').is_file()
