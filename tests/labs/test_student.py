@@ -259,7 +259,7 @@ def requirements(*extras):
 
 IMPORTED_AS = {'scikit-learn': 'sklearn', 'pillow': 'PIL'}
 # `eqtutor[pcam]`; how the site is built, which is the workshop's
-OPTIONAL = {'10_data': {'h5py'}, '55_widgets': {'execnb', 'nbdev'}}
+OPTIONAL = {'64_data_sets': {'h5py'}, '55_widgets': {'execnb', 'nbdev'}}
 COME_ALONG = {'IPython', 'PIL', 'ipykernel', 'nbformat', 'typing_extensions', 'click'}
 
 
