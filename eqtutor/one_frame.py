@@ -231,6 +231,8 @@ def gsa_pair(
     return pair
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000034
+#| code-fold: true
+#| code-summary: "What the instrument answers (may be skipped)"
 @dataclass(frozen=True)
 class Dependence:
     "What a layer's outputs show of its weights, at the inputs that were tried."
@@ -260,6 +262,8 @@ class Dependence:
         return 'a quotient' if self.quotient else 'another local map'
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000227
+#| code-fold: true
+#| code-summary: "dependence (may be skipped)"
 Place = tuple[int, int]
 Read = Callable[..., Tensor]
 
