@@ -245,6 +245,7 @@ class Recipe:
         return {k: v for k, v in vars(self).items() if k not in others}
 
 # %% ../nbs/2_training/12_training.ipynb #00000038
+#| code-fold: true
 RECIPES = {
     'P1 rotMNIST': Recipe(100, 128, 'adam', 1e-3, 1e-4),
     # the rate is the best of .01, .05, .1, .25

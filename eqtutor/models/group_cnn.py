@@ -70,6 +70,7 @@ Layer = Callable[..., nn.Module]
 Gate = Callable[..., nn.Module]    # called as (channels, group); keeps the shape
 
 # %% ../../nbs/2_training/13_networks.ipynb #00000020
+#| code-fold: true
 def check_halvings(
     x:Tensor,
     n:int,
