@@ -180,22 +180,29 @@ def _own_network(
     net = getattr(module, name)
     return net if isinstance(net, nn.Module) else net()
 
-def _suspect(network:str, weights:str|None, shape:str|None, group:str)->tuple:
-    "The network to check, an input, and the group."
+def _network(network:str, weights:str|None, shape:str|None, init:Any=None)->tuple:
+    "A network by name or of a file, in float64, and the sizes of a picture."
     if '.py:' in network:
-        if not (shape and group):
-            raise ValueError('a network of your own needs --input 3,224,224 and '
-                             '--group p4')
+        if not shape: raise ValueError('a network of your own needs --input 3,224,224')
         net = _own_network(network)
-        net = (load_weights(net, weights) if weights else perturb_(net)).double().eval()
+        if weights: net = load_weights(net, weights)
+        elif init: net = init(net)
     else:
         model = get_model(network)
-        net = _built(model, weights, perturb_)
+        net = _built(model, weights, init)
         shape = shape or ','.join(map(str, model.input_shape))
-        group = group or group_of(model.name)
     try: sizes = [int(n) for n in shape.split(',')]
     except ValueError:
         raise ValueError(f'--input is like 3,224,224, got {shape!r}') from None
+    return net.double().eval(), sizes
+
+def _suspect(network:str, weights:str|None, shape:str|None, group:str)->tuple:
+    "The network to check, an input, and the group."
+    if '.py:' in network and not (shape and group):
+        raise ValueError('a network of your own needs --input 3,224,224 and '
+                         '--group p4')
+    net, sizes = _network(network, weights, shape, perturb_)
+    group = group or group_of(get_model(network).name)
     return net, torch.randn(1, *sizes, dtype=torch.float64), group
 
 @app.command(help=(
@@ -266,21 +273,23 @@ def _verdict(network:str, report:LayerReport)->tuple[str, str]:
     'Write a network as plain torch, with nothing of this library in it: net.pt2 '
     '(torch.export), net.onnx, or its weights as net.safetensors.'))
 def export(
-    network:str=typer.Argument(help='A name of `eqtutor models`.'),
+    network:str=typer.Argument(
+        help='A name of `eqtutor models`, or file.py:make for a network of your own.'),
     out:Path=typer.Option(
         ..., '--out', '-o', help='net.pt2, net.onnx or net.safetensors.'),
     weights:str=typer.Option(
         None, help='A checkpoint or safetensors file, or the name of trained weights '
                    'of the package; random weights if left out.'),
+    shape:str=typer.Option(
+        None, '--input', help='Channels, height and width of a picture: 3,224,224.  '
+                              '[default: as the network was made for]'),
 )->None:
     "Write a network as plain torch."
     with explained():
-        model = get_model(network)
-        net = _built(model, weights).float()
-        x = torch.randn(2, *model.input_shape)
-        path = export_network(net, _new_file(out), x)
+        net, sizes = _network(network, weights, shape)
+        path = export_network(net.float(), _new_file(out), torch.randn(2, *sizes))
     typer.echo(f'Written to {path}: plain torch, for any number of pictures of '
-               f'{model.input_shape[-2]}×{model.input_shape[-1]} pixels.')
+               f'{sizes[-2]}×{sizes[-1]} pixels.')
 
 # %% ../nbs/4_course/32_cli.ipynb #00000023
 FOUR_NETWORKS = ['z2-cnn', 'p4-cnn', 'alpha-F-p4-cnn', 'p4-e4-net']

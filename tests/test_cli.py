@@ -201,6 +201,14 @@ def test_export_writes_what_torch_reads(tmp_path):
     assert (torch.export.load(file).module()(x) - net(x)).abs().max() < 1e-4*net(x).abs().max()
     assert "expected one of '.pt2'" in refused('export', 'p4-cnn', '-o', tmp_path/'net.pth')
 
+def test_a_network_of_ones_own_is_exported(tmp_path):
+    (tmp_path/'mine.py').write_text(
+        'from eqtutor.models.unet import GroupUNet\ndef make(): return GroupUNet("p4", 2)\n')
+    file = tmp_path/'mine.pt2'
+    run('export', f'{tmp_path}/mine.py:make', '--input', '1,8,12', '-o', file)
+    assert torch.export.load(file).module()(torch.randn(3, 1, 8, 12)).shape == (3, 2, 8, 12)
+    assert '--input 3,224,224' in refused('export', f'{tmp_path}/mine.py:make', '-o', file)
+
 
 OWN = """
 from torch import nn

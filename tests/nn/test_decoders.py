@@ -7,7 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from eqtutor.actions import act
 from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
 from eqtutor.groups import C, D, get_group
-from eqtutor.nn import GroupConv2d, GroupConvTranspose2d, GroupUpsample2d, LiftingConv2d
+from eqtutor.nn import (
+    GroupAdaptivePool2d, GroupConv2d, GroupConvTranspose2d, GroupUpsample2d, LiftingConv2d)
 
 GROUPS = {'p4': 4, 'p4m': 8, 'mirror': 2}
 
@@ -104,7 +105,8 @@ def test_off_the_grid_it_is_close():
 
 def test_compiles_and_exports():
     net = nn.Sequential(GroupConv2d(2, 4, 3, 'p4', padding=1, groups=2),
-                        GroupConvTranspose2d(4, 2, 4, 'p4', 2, 1), GroupUpsample2d(2))
+                        GroupConvTranspose2d(4, 2, 4, 'p4', 2, 1), GroupUpsample2d(2),
+                        GroupAdaptivePool2d(3))
     x = torch.randn(2, 2, 4, 5, 5)
     expected = net(x)
     torch.testing.assert_close(torch.compile(net, fullgraph=True, dynamic=False)(x), expected)
