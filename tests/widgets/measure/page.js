@@ -24,7 +24,8 @@
     bare: images.filter(e => !e.closest('figure')?.querySelector('figcaption')?.textContent.trim())
       .map(e => e.alt.slice(0, 80)),
     small: images.filter(e => e.naturalWidth === 0).map(name),
-    outside: all('main :is(figure, summary, pre, table, details)').filter(e => !inside(e)).map(name),
+    outside: all('main :is(figure, summary, pre, table, details)')
+      .filter(e => !inside(e)).map(name),
     covered: covered.map(e => name(e.parentElement)),
     closed: document.querySelectorAll('main details:not([open])').length,
     paint: performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)[0],
