@@ -156,7 +156,7 @@ class _Builder:
         self.follows = _followers(calls) if fold else {}
         self.root, self.graph = nn.Module(), fx.Graph()
         self.nodes:dict[tuple[int, int], Any] = {}
-        self.constants:dict[int, Any] = {}
+        self.constants:dict[int, tuple[Tensor, fx.Node]] = {}
 
     def build(self)->fx.GraphModule:
         self.nodes[-1, 0] = self.graph.placeholder('x')
@@ -253,11 +253,12 @@ class _Builder:
 
     def constant(self, t:Tensor)->fx.Node:
         "A tensor that does not depend on the input, as a buffer."
-        if id(t) in self.constants: return self.constants[id(t)]
-        name = f'constant_{len(self.constants)}'
-        self.root.register_buffer(name, t.detach().clone())
-        self.constants[id(t)] = self.graph.get_attr(name)
-        return self.constants[id(t)]
+        if id(t) not in self.constants:
+            name = f'constant_{len(self.constants)}'
+            self.root.register_buffer(name, t.detach().clone())
+            # the tensor stays with it, or another one might get its id
+            self.constants[id(t)] = t, self.graph.get_attr(name)
+        return self.constants[id(t)][1]
 
 # %% ../nbs/5_workshop/60_plain.ipynb #36164dcc
 def export_network(

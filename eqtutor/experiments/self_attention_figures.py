@@ -2,6 +2,7 @@
 # Plain module: edited by hand, no notebook exports it.
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -165,7 +166,8 @@ def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
         ax.plot(x, y, 'o', ms=11, color='#d55e00' if asks else '#ffffff', mec='k', zorder=4)
         ax.text(x, y, str(i), ha='center', va='center', size=9, zorder=5,
                 color='w' if asks else 'k')
-    look = dict(ha='center', va='center', size=10, bbox=dict(fc='w', ec='none', pad=1.5))
+    look:dict[str, Any] = dict(ha='center', va='center', size=10,
+                               bbox=dict(fc='w', ec='none', pad=1.5))
     ax.text(0, -.72, 'x: who asks, h̃', **look)
     ax.text(1, 1.72, 'x+Δ: sources, ĥ', **look)
     ax.set_title(f'the window, read in pose h = {h}', fontsize=10)
