@@ -16,6 +16,7 @@ from typing import Any, cast
 from unittest.mock import MagicMock, patch
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
@@ -289,11 +290,14 @@ def _write_onnx(program:Any, path:Path)->None:
 # %% ../nbs/5_workshop/60_plain.ipynb #f3065976
 class FrozenConv2d(nn.Conv2d):
     "A convolution of feature maps by a bank that has been computed once."
-    poses = 0     # of the output; 0 for an image
+    poses = 0           # of the output; 0 for an image
+    rectifies = False   # a ReLU that followed is in it
 
     def forward(self, x:Tensor)->Tensor:
         if x.ndim == 5: x = x.flatten(1, 2)
-        y = super().forward(x)
+        y = F.conv2d(x, self.weight, self.bias, self.stride, self.padding,
+                     self.dilation, self.groups)
+        if self.rectifies: y = y.relu_()
         return y.unflatten(1, (-1, self.poses)) if self.poses else y
 
 def _frozen(conv:EquivariantConv2d, norm:nn.BatchNorm3d|None=None)->FrozenConv2d:
@@ -320,15 +324,22 @@ def fold(
     for name, m in list(net.named_modules()):
         called = times[id(m)] and type(m) in _CONVOLUTIONS
         if called: put_at(net, name, _frozen(m))      # type: ignore[arg-type]
+    places = Counter(id(m) for _, m in net.named_modules(remove_duplicate=False))
     for m in net.modules():
-        if type(m) is nn.Sequential: _without_the_idle(m)
+        if type(m) is nn.Sequential: _without_the_idle(m, places)
     return net
 
-def _without_the_idle(layers:nn.Sequential)->None:
-    "Take out what does nothing at inference: calling it costs time all the same."
+def _without_the_idle(layers:nn.Sequential, places:Counter[int])->None:
+    "Take out what does nothing at inference, and put each ReLU into its convolution."
     idle = nn.Identity, nn.Dropout, nn.Dropout3d
+    before:nn.Module|None = None
     for name, m in list(layers.named_children()):
-        if isinstance(m, idle): delattr(layers, name)
+        # a convolution that stands elsewhere too is left as it is
+        rectifies = (type(m) is nn.ReLU and type(before) is FrozenConv2d
+                     and places[id(before)] == 1)
+        if rectifies: before.rectifies = True     # type: ignore[union-attr,assignment]
+        if rectifies or isinstance(m, idle): delattr(layers, name)
+        else: before = m
 
 def put_at(
     net:nn.Module,

@@ -87,7 +87,7 @@ def test_folding_changes_the_network_and_not_its_numbers(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('batch, most', [(1, .65), (16, .95)])
+@pytest.mark.parametrize('batch, most', [(1, .58), (16, .9)])
 def test_folding_saves_time(batch, most):
     net, x = perturb_(p4_cnn()).eval(), torch.randn(batch, 1, 28, 28)
     both = {False: net, True: fold(deepcopy(net), x)}
@@ -101,6 +101,17 @@ def test_folding_saves_time(batch, most):
     ratio = median(seconds[True])/median(seconds[False])
     print(f'batch {batch}: {ratio:.2f} of the time')
     assert ratio < most
+
+
+def test_a_convolution_that_stands_in_two_places_keeps_its_output():
+    "In one of them a ReLU follows, in the other none."
+    torch.manual_seed(0)
+    conv = GroupConv2d(3, 3, 3, 'p4', padding=1)
+    net = nn.Sequential(LiftingConv2d(1, 3, 3, 'p4'), nn.Sequential(conv, nn.ReLU()),
+                        nn.Sequential(conv, nn.Tanh())).double().eval()
+    x = torch.randn(2, 1, 9, 9).double()
+    want = net(x)
+    torch.testing.assert_close(fold(net, x)(x), want)
 
 
 def test_a_layer_that_runs_twice_keeps_its_norm():
