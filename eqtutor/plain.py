@@ -324,10 +324,14 @@ def fold(
     for name, m in list(net.named_modules()):
         called = times[id(m)] and type(m) in _CONVOLUTIONS
         if called: put_at(net, name, _frozen(m))      # type: ignore[arg-type]
+    _tidy(net)
+    return net
+
+def _tidy(net:nn.Module)->None:
+    "Shorten each sequence of layers."
     places = Counter(id(m) for _, m in net.named_modules(remove_duplicate=False))
     for m in net.modules():
         if type(m) is nn.Sequential: _without_the_idle(m, places)
-    return net
 
 def _without_the_idle(layers:nn.Sequential, places:Counter[int])->None:
     "Take out what does nothing at inference, and put each ReLU into its convolution."
