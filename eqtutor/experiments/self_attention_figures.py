@@ -166,10 +166,9 @@ def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
         ax.plot(x, y, 'o', ms=11, color='#d55e00' if asks else '#ffffff', mec='k', zorder=4)
         ax.text(x, y, str(i), ha='center', va='center', size=9, zorder=5,
                 color='w' if asks else 'k')
-    look:dict[str, Any] = dict(ha='center', va='center', size=10,
-                               bbox=dict(fc='w', ec='none', pad=1.5))
-    ax.text(0, -.72, 'x: who asks, h̃', **look)
-    ax.text(1, 1.72, 'x+Δ: sources, ĥ', **look)
+    look:dict[str, Any] = dict(ha='center', size=10, bbox=dict(fc='w', ec='none', pad=1.5))
+    ax.text(0, -.8, 'x: who asks, h̃', **look)
+    ax.text(1, 1.64, 'x+Δ: sources, ĥ', **look)
     ax.set_title(f'the window, read in pose h = {h}', fontsize=10)
     ax.set(xticks=[], yticks=[], aspect='equal', xlim=(-side, side), ylim=(-side, side))
 
