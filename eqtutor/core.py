@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['one_of', 'check_positive', 'check_not_negative', 'check_odd', 'check_divides', 'check_grid', 'same_padding',
-           'check_input', 'once_differentiable', 'refuse_transforms', 'autocast_dtype', 'autocast_as', 'filter_index',
-           'filter_matrices', 'IndexTables']
+           'check_input', 'once_differentiable', 'refuse_transforms', 'autocast_dtype', 'autocast_as', 'each_pose',
+           'filter_index', 'filter_matrices', 'IndexTables']
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000003
 from collections.abc import Callable
@@ -163,6 +163,15 @@ def autocast_as(
     "A context in which autocast, where a tensor lies, is off or uses a dtype."
     if x.device.type == 'meta': return nullcontext()
     return torch.autocast(x.device.type, dtype, enabled=dtype is not None)
+
+# %% ../nbs/5_workshop/50_core.ipynb #a1d05e11
+def each_pose(
+    bias:Tensor, # `(o)`
+    poses:int,
+)->Tensor:       # `(o·|H|)`
+    "Every entry once for each pose."
+    if not torch.compiler.is_compiling(): return bias.repeat_interleave(poses)
+    return bias[torch.arange(len(bias)*poses, device=bias.device)//poses]
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000012
 def filter_index(

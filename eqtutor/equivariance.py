@@ -141,6 +141,12 @@ def _vacuous(f:Callable, x:Tensor, y:Tensor, group:Group, kind:str, tol:float)->
             return 'the output is constant over the group axis'
     return ''
 
+def _worst(difference:Tensor, moved:Tensor, want:Tensor, kind:str)->str:
+    "Where f(hx) and h f(x) differ most, and their values there."
+    place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), want.shape))
+    values = f'f(hx) = {moved[place]:.4g}, h f(x) = {want[place]:.4g}'
+    return f'worst at index {place} of the {kind}: {values}'
+
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000012
 @torch.no_grad()
 def assert_equivariant(
@@ -170,12 +176,6 @@ def assert_equivariant(
         raise AssertionError(
             f'not equivariant to {group.name}: relative error {error:.1e} > {tol:.0e} '
             f'at element {h} ({group.describe(h)}), {worst}.{hint}')
-
-def _worst(difference:Tensor, moved:Tensor, want:Tensor, kind:str)->str:
-    "Where f(hx) and h f(x) differ most, and their values there."
-    place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), want.shape))
-    values = f'f(hx) = {moved[place]:.4g}, h f(x) = {want[place]:.4g}'
-    return f'worst at index {place} of the {kind}: {values}'
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000002b
 def symmetries(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'alone_in',
-           'remove_litter']
+           'remove_litter', 'results_folder']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
@@ -114,3 +114,14 @@ def check_readable(
     if os.access(path, os.R_OK): return
     raise PermissionError(f'{path} is there but may not be read: change its permissions, '
                           'or copy it as a user who may.')
+
+
+def results_folder()->Path:
+    """What was measured: the folder `results` of a checkout or of a copy of the course.
+
+    It is looked for here and above, then in the package, which brings one; `results` if none is.
+    """
+    package = Path(__file__).parent
+    homes = (Path.cwd(), *Path.cwd().parents, package/'course', package.parent)
+    folders = (home/'results' for home in homes)
+    return next((f for f in folders if (f/'bench').is_dir()), Path('results'))

@@ -17,6 +17,7 @@ from unittest.mock import MagicMock, patch
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from safetensors.torch import save
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
@@ -24,6 +25,8 @@ from torch.utils._pytree import tree_leaves, tree_unflatten
 from .core import one_of
 from .files import write_atomic
 from .groups import get_group
+from .kernels import attentive
+from .kernels.attentive import Window
 from .nn.convolution import (EquivariantConv2d, GroupConv2d, LiftingConv2d,
                                     ProjectionConv2d)
 from .nn.layers import GroupBatchNorm2d, SpatialPool2d
@@ -78,6 +81,11 @@ def _plain_norm(norm:GroupBatchNorm2d)->nn.Module:
     plain.to(like).load_state_dict(norm.state_dict())
     return plain.eval().requires_grad_(False)
 
+def _with_bias(conv:nn.Conv3d)->nn.Conv3d:
+    "A bias of zeros: ONNX's exporter writes a wrong one where there is none."
+    conv.bias = nn.Parameter(conv.weight.new_zeros(conv.out_channels), False)
+    return conv
+
 _CONVOLUTIONS = LiftingConv2d, GroupConv2d, ProjectionConv2d
 
 def _is_atom(m:nn.Module)->bool:
@@ -109,6 +117,25 @@ def _followers(calls:list[Call])->dict[int, int]:
         if type(calls[after[0]].function) is GroupBatchNorm2d: found[i] = after[0]
     return found
 
+# %% ../nbs/5_workshop/60_plain.ipynb #7c1fa0e2
+# what α is made of, in operations that any program knows: a filter after the other
+def _plain_peaks(psi:Tensor, x:Tensor, window:Window)->Tensor:
+    patches = window.unfold(x)
+    return torch.stack([(psi[:, :, f, None] @ patches).squeeze(-2).argmax(-1)
+                        for f in range(psi.shape[2])], -1).int()
+
+def _plain_sum_and_max(w:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor]:
+    patches, size = window.unfold(x), window.out_size(x)
+    products = ((w[..., f, None, :] @ patches).squeeze(-2) for f in range(w.shape[3]))
+    both = [(z.sum(2), z.amax(2)) for z in products]
+    total, top = (torch.stack(t, 2).unflatten(-1, size) for t in zip(*both))
+    return total, top
+
+def _plain_sum(w:Tensor, x:Tensor, window:Window)->Tensor:
+    filters = rearrange(w, 'b q i n p -> b n (q i p)')
+    patches = rearrange(window.unfold(x), 'b q i p places -> b (q i p) places')
+    return (filters @ patches).unflatten(-1, window.out_size(x))
+
 # %% ../nbs/5_workshop/60_plain.ipynb #0d5c62eb
 @torch.no_grad()
 def to_plain(
@@ -121,7 +148,8 @@ def to_plain(
     x = _example(net) if x is None else x
     two, three = torch.cat([x, x])[:2], torch.cat([x, x, x])[:3]
     with _unrolled():
-        calls, more = (record_calls(net, images, _is_atom) for images in (two, three))
+        calls, more = (record_calls(net, images, _is_atom, keep=False)
+                       for images in (two, three))
     plain = _Builder(calls, more, fold).build()
     _check_same(plain, net, torch.randn_like(three))
     return plain
@@ -142,7 +170,9 @@ def _unrolled()->Iterator[None]:
         own = cls.setup_context is not torch.autograd.Function.setup_context
         return cls.forward(*args) if own else cls.forward(MagicMock(), *args)
     with patch.object(torch.autograd.Function, 'apply', classmethod(forward)), \
-         patch.object(torch.compiler, 'is_compiling', lambda: True):   # no workspaces
+         patch.object(torch.compiler, 'is_compiling', lambda: True), \
+         patch.multiple(attentive, peaks=_plain_peaks, sum_products=_plain_sum,
+                        sum_and_max=_plain_sum_and_max):   # no workspaces
         yield
 
 def _per_image(call:Call)->str:
@@ -191,18 +221,24 @@ class _Builder:
             norm = None if after is None else self.calls[after].function
             return plain_conv(m, norm)    # type: ignore[arg-type]
         if isinstance(m, SpatialPool2d): return _plain_pool(m, call)
-        return _plain_norm(m) if isinstance(m, GroupBatchNorm2d) else m
+        if isinstance(m, GroupBatchNorm2d): return _plain_norm(m)
+        return _with_bias(m) if isinstance(m, nn.Conv3d) and m.bias is None else m
 
     def operation(self, i:int, call:Call)->None:
         "An operation of torch; refused if it is one of ours."
         where = getattr(call.function, '__module__', None) or ''
-        bound = type(call.function).__name__ == 'method-wrapper'    # of one tensor
-        if bound or 'eqtutor' in f'{where} {call.function}':
+        if 'eqtutor' in f'{where} {call.function}':
             raise ValueError(f'{call.name} is an operation of eqtutor and has no plain '
                              'form: see the table of chapter 60')
         args, kwargs = self.arguments(i, call)
-        node = self.graph.call_function(call.function, args, kwargs)
+        node = self.called(call.function, args, kwargs)
         self.found(i, args[0] if call.name == 'setitem' else node, call)
+
+    def called(self, function:Any, args:tuple, kwargs:dict)->fx.Node:
+        "An operation, or an attribute such as `x.mT`, which is the getter of a class."
+        if type(function).__name__ != 'method-wrapper':
+            return self.graph.call_function(function, args, kwargs)
+        return self.graph.call_function(getattr, (args[0], function.__self__.__name__))
 
     def found(self, i:int, node:Any, call:Call)->None:
         "Where each output of a call is to be had."

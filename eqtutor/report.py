@@ -18,6 +18,7 @@ from functools import lru_cache
 from itertools import combinations, islice, product
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -239,12 +240,14 @@ def _input_tensors(x:Any)->list[Tensor]:
 
 class _Recorder(TorchFunctionMode):
     "Writes down a forward pass: layers as a whole, between them each operation."
-    def __init__(self, net:nn.Module, layers:dict[nn.Module, str]|None=None):
+    def __init__(self, net:nn.Module, layers:dict[nn.Module, str]|None=None,
+                 keep:bool=True):
         super().__init__()
-        self.net = net
+        self.net, self.keep = net, keep
         self.layers = _layers(net) if layers is None else layers
         self.calls:list[Call] = []
-        self.known:dict[int, tuple[Tensor, int, tuple[int, int]]] = {}
+        self.known:dict[int, tuple[ref[Tensor], int, tuple[int, int]]] = {}
+        self.kept:list[Tensor] = []
         self.depth = 0    # of layers that are running
         self.pending:list[Call|None] = []
 
@@ -266,13 +269,19 @@ class _Recorder(TorchFunctionMode):
         if out and not _tensors(out)[0]: return None
         leaves, form = tree_flatten((args, kwargs))
         at = [i for i, t in enumerate(leaves)
-              if isinstance(t, Tensor) and id(t) in self.known]
+              if isinstance(t, Tensor) and self.knows(t)]
         if not at: return None
         sources = [self.source(leaves[i]) for i in at]
-        leaves = [t.clone() if i in at else t for i, t in enumerate(leaves)]
+        leaves = [self.copy(t) if i in at else t for i, t in enumerate(leaves)]
         is_layer = isinstance(function, nn.Module)
         where = '' if is_layer else _line()
         return Call(name, function, where, leaves, form, at, sources)
+
+    def copy(self, t:Tensor)->Tensor: return t.clone() if self.keep else t.to('meta')
+
+    def knows(self, t:Tensor)->bool:
+        "Was it noted? Another tensor may have the id of one that is gone."
+        return id(t) in self.known and self.known[id(t)][0]() is t
 
     def source(self, t:Tensor)->tuple[int, int]|None:
         "Where a tensor comes from; None if it was changed in place since."
@@ -283,12 +292,14 @@ class _Recorder(TorchFunctionMode):
         tensors, labels = _tensors(out)
         if not tensors: return
         self.learn(tensors, len(self.calls))
-        call.outputs, call.labels = [t.clone() for t in tensors], labels
+        call.outputs, call.labels = [self.copy(t) for t in tensors], labels
         self.calls.append(call)
 
     def learn(self, tensors:Sequence[Tensor], number:int)->None:
         "These depend on the input: outputs of a call, or the input itself (−1)."
-        for i, t in enumerate(tensors): self.known[id(t)] = t, t._version, (number, i)
+        if self.keep: self.kept += tensors
+        for i, t in enumerate(tensors):
+            self.known[id(t)] = ref(t), t._version, (number, i)
 
     def enter(self, module:nn.Module, args:tuple, kwargs:dict)->None:
         "A hook: a layer is about to run."
@@ -319,7 +330,7 @@ class _Recorder(TorchFunctionMode):
         self.learn(_input_tensors((args, kwargs)), -1)
         with self.hooked(), self: out = self.net(*args, **kwargs)
         tensors, labels = _tensors(out)
-        sources = [self.source(t) if id(t) in self.known else None for t in tensors]
+        sources = [self.source(t) if self.knows(t) else None for t in tensors]
         form = tree_flatten(out)[1]
         self.calls.append(Call('output', self.net, '', list(tensors), form,
                                list(range(len(tensors))), sources, tensors, labels))
@@ -330,12 +341,13 @@ def record_calls(
     x:Any, # an input, several as a tuple, or by name as a dictionary
     # which modules are layers; those without submodules and ours if None
     is_layer:Callable[[nn.Module], bool]|None=None,
+    keep:bool=True, # what goes in and comes out; only its shape and type if False
 )->list[Call]:
     "The calls of a forward pass; the last one is the network's output."
     args, kwargs = _arguments(x)
     layers = None
     if is_layer: layers = {m: n for n, m in net.named_modules() if is_layer(m)}
-    recorder = _Recorder(net, layers)
+    recorder = _Recorder(net, layers, keep)
     recorder.run(args, kwargs)
     return recorder.calls
 
@@ -1005,10 +1017,12 @@ def _size_step(call:Call)->tuple[str, int, tuple]:
     z = call.inputs[0]
     y = call.outputs[0]
     window = _window(call.function) if call.is_layer else _window_of(call)
-    if window: return 'window', 1, window
+    if window and window[1] > 1: return 'window', 1, window
     if y.ndim < 4 or z.ndim < 4: return 'same', 1, ()
     n, m = z.shape[-1], y.shape[-1]
     if m == n: return 'same', 1, ()
+    if window or hasattr(call.function, 'crop') or call.name in ('getitem', 'pad'):
+        return 'more', m - n, ()
     if m % n == 0 and m > n: return 'factor', m//n, ()
     return 'fixed', m, ()
 
@@ -1060,6 +1074,7 @@ def _backwards(way:list[tuple[str, int, tuple]], most:int)->list[int]:
     sizes = list(range(1, most))
     for kind, factor, window in way:     # the last step first
         if kind == 'factor': sizes = [n//factor for n in sizes if n % factor == 0]
+        if kind == 'more': sizes = [n - factor for n in sizes]
         if kind != 'window': continue
         k, s, p, d = window
         sizes = [s*(n - 1) + d*(k - 1) + 1 - 2*p for n in sizes]
@@ -1071,6 +1086,7 @@ def _all_exact(ways:list[list[tuple[str, int, tuple]]]|None, n:int)->bool:
         m = n
         for kind, factor, window in reversed(way):
             if kind == 'factor': m *= factor
+            if kind == 'more': m += factor
             if kind != 'window': continue
             k, s, p, d = window
             if not is_exact(m, k, s, p, d): return False

@@ -41,6 +41,10 @@ def read_all():
 
 # --- parts of a cell
 
+def page_of(name):
+    "The file of a notebook's page: the folders keep their numbers, the pages lose theirs."
+    return re.sub(r'(^|/)\d+[a-z]?_([^/]*)\.ipynb$', r'\1\2.html', name).replace('.ipynb', '.html')
+
 def directives(source): return dict(re.findall(r'^#\|\s*([\w-]+):?[ \t]*(.*)$', source, re.M))
 
 def is_export(source): return bool({'export', 'exports', 'exporti'} & directives(source).keys())

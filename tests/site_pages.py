@@ -31,6 +31,8 @@ body { margin: 0; font: 17px/1.5 sans-serif; }
 .code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; height: 22px; }
 .code-copy-button { border: 0; }
 div.sourceCode, pre { position: relative; }
+code { white-space: pre; }
+.card { color: #6c757d; }   /* Bootstrap's, in the dark */
 td, th { padding: .5rem; }
 @media (min-width: 992px) {
   #quarto-content { grid-template-columns: 220px minmax(0, 812px) 200px; }
@@ -112,9 +114,17 @@ def parts_of(cell, pictures):
     source = text_of(cell['source'])
     if cell['cell_type'] == 'markdown': yield source
     if cell['cell_type'] != 'code': return
-    said = directives(source)
+    said = options_of(source)
     if said.get('echo', '').strip() != 'false': yield from code_of(source, said)
     for output in cell.get('outputs', []): yield output_of(output, said, pictures)
+
+
+def options_of(source):
+    "The directives of a cell, which Quarto reads as YAML: it refuses a key that stands twice."
+    lines = re.findall(r'^#\|\s*(.*)$', source, re.M)
+    options = yaml.safe_load('\n'.join(lines)) or {}
+    if len(options) < len(lines): raise ValueError(f'a directive stands twice: {lines}')
+    return directives(source)
 
 
 def code_of(source, said):

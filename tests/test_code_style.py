@@ -150,7 +150,17 @@ def linked_docstrings(source):
             if link := re.search(r'\[[^\]]*\]\([^)]*\)', text):
                 yield f'{where}: the docstring of {getattr(x, "name", "the module")}: {link[0]}'
 
+def starred_subscripts(source):
+    "`x[*i, :]` needs Python 3.11; `x[(*i, slice(None))]` does not."
+    texts = dict(source.cells)
+    for where, tree in source.trees():
+        for x in (x for x in ast.walk(tree) if isinstance(x, ast.Subscript)):
+            if not any(isinstance(e, ast.Starred) for e in getattr(x.slice, 'elts', ())): continue
+            text = ast.get_source_segment(texts[where], x.slice)
+            if not text.startswith('('): yield f'{where}, line {x.lineno}: [{text}]'
+
 RULES = {
+    starred_subscripts: ['x[*i]', 'x[..., *i, :]'],
     columns: ['x = 1  # ' + 'x'*PLAIN_COLUMNS],
     semicolons: ['a = 1; b = 2', 'if x: a(); b()', 'def f():\n    a = 1; return a'],
     four_values: ['a, b, c, d = 1, 2, 3, 4', 'a.w, a.x, a.y, a.z = w, x, y, z'],
@@ -168,7 +178,7 @@ from eqtutor import __version__
 from eqtutor.core import one_of
 b, c, h, w = x.shape
 a, b, c = 1, 2, 3
-value = a if b else c
+value = a if b else x[(..., *c)]
 if value: plot(value)
 else: plot(a)
 plot(value);

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from eqtutor.files import alone_in, check_readable, checksum, write_atomic, write_json
+from eqtutor import files
+from eqtutor.files import (alone_in, check_readable, checksum, results_folder, write_atomic,
+                           write_json)
 
 
 @pytest.fixture
@@ -119,3 +121,17 @@ def test_a_file_that_may_not_be_read_is_no_damage(file, monkeypatch):
     check_readable(file)
     monkeypatch.setattr(os, 'access', lambda *args: False)
     with pytest.raises(PermissionError, match='change its permissions'): check_readable(file)
+
+
+def test_results_are_found_here_above_or_in_the_package(tmp_path, monkeypatch):
+    package, course = tmp_path/'site'/'eqtutor', tmp_path/'course'
+    monkeypatch.setattr(files, '__file__', str(package/'files.py'))
+    (alone := tmp_path/'alone'/'results').mkdir(parents=True)   # somebody's own
+    monkeypatch.chdir(alone.parent)
+    assert str(results_folder()) == 'results'
+    (brought := package/'course'/'results'/'bench').mkdir(parents=True)
+    assert results_folder().samefile(brought.parent)
+    (copied := course/'results'/'bench').mkdir(parents=True)
+    (course/'nbs').mkdir()
+    monkeypatch.chdir(course/'nbs')
+    assert results_folder().samefile(copied.parent)

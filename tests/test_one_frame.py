@@ -10,6 +10,7 @@ from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
 from eqtutor.nn.attention import (ChannelAttention, SpatialAttention, SqueezeExcitation,
                                   StandAloneSelfAttention2d)
 from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.nn.e4 import E4Conv2d
 from eqtutor.nn.self_attention import LiftingSelfAttention2d
 from eqtutor.one_frame import (affine_pair, aggregate, dependence, entry, normalise, patches,
                                poses, sasa_pair, square, weighted)
@@ -182,6 +183,52 @@ def test_what_is_no_quotient_is_not_called_one(layers, heads):
     layer = perturb_(StandAloneSelfAttention2d(4, 4, 3, heads=heads)).double()
     found = dependence(torch.nn.Sequential(*[layer]*layers), double(1, 4, 1, 7, 7))
     assert (found.on, found.form) == ('not said', 'another local map')
+
+def by_weights(seed=0):
+    "A matrix for each n of a 3×3 window."
+    draw = torch.Generator().manual_seed(seed)
+    return {n: torch.randn(3, 3, generator=draw, dtype=torch.float64) for n in square(3)}
+
+W, V = by_weights(), by_weights(1)[(0, 0), 0][:, :2]
+pool = torch.nn.MaxPool3d((1, 3, 3), 1, (0, 1, 1))
+
+def summed(pair):
+    def inside(n, x, y): return 0 if y is None else pair(n, x, y)
+    return lambda f: aggregate(f, inside, 'Z2', square(3))
+
+def softmax(score):
+    def pair(n, x, y):
+        return weighted(score(n, x, y).sum(1, keepdim=True).exp(), (y @ V)[:, None])
+    return lambda f: normalise(summed(pair)(f), 1)
+
+of_both = softmax(lambda n, x, y: x*(y @ W[n]))
+of_the_source = softmax(lambda n, x, y: y @ W[n][:, :1])
+
+def two_sources(f): return f[:, :1].roll(-1, -1)*f[:, :1].roll((1, 1), (-2, -1))
+
+@pytest.mark.parametrize('layer, on, form', [
+    (summed(lambda n, x, y: y @ W[n]), 'nothing', 'one sum'),
+    (summed(lambda n, x, y: (x.sin() @ W[n])*y), 'x', 'one sum'),
+    (summed(lambda n, x, y: y.sin() @ W[n]), 'y', 'one sum'),
+    (summed(lambda n, x, y: (x*y).sin() @ W[n]), 'both', 'one sum'),
+    (of_the_source, 'y', 'a quotient'), (of_both, 'both', 'a quotient'),
+    (lambda f: of_both(f).sin(), 'not said', 'another local map'),
+    (lambda f: pool(100*f), 'not said', 'another local map'),
+    (two_sources, 'not said', 'not said'),   # several denominators fit
+    (lambda f: f*f.mean(), 'all of f', 'the whole field')])
+def test_dependence_says_of_known_maps_what_they_are(layer, on, form):
+    torch.manual_seed(0)
+    found = dependence(layer, double(1, 3, 1, 5, 5)/100)
+    assert (found.on, found.form) == (on, form)
+
+@pytest.mark.parametrize('layer, on, form', [
+    (lambda: SpatialAttention(4, 'p4', 3), 'not said', 'another local map'),
+    (lambda: SqueezeExcitation(4, 'p4', 2), 'all of f', 'the whole field'),
+    (lambda: E4Conv2d(4, 4, 3, 'p4'), 'all of f', 'the whole field')])
+def test_dependence_of_gates_and_of_e4_with_its_norm(layer, on, form):
+    torch.manual_seed(0)
+    found = dependence(perturb_(layer()).double(), double(1, 4, 4, 7, 7))
+    assert (found.on, found.form) == (on, form)
 
 def test_a_piece_of_a_picture_sees_the_same_where_windows_lie_inside():
     f, N = double(1, 2, 4, 5, 6), square(3, 'p4')

@@ -1,6 +1,7 @@
 "Networks as plain torch: the same numbers, for any number of images, and nothing of eqtutor."
 import time
 from copy import deepcopy
+from functools import partial
 from statistics import median
 
 import pytest
@@ -11,10 +12,12 @@ from torch import fx, nn
 from eqtutor.equivariance import perturb_
 from eqtutor.models.backbones import AllCNN, DenseNet, p4_cnn, resnet18, resnet29
 from eqtutor.models.e4 import e4_net
-from eqtutor.nn import (AttentiveGroupConv2d, GroupAffineSelfConv2d, GroupBatchNorm2d, GroupConv2d,
-                        GroupPool, GroupSelfAttention2d, LiftingConv2d, ProjectionConv2d,
-                        SpatialPool2d)
+from eqtutor.models.registry import MODELS, build_model
+from eqtutor.nn import (AttentiveGroupConv2d, E4Conv2d, GroupAffineSelfConv2d, GroupBatchNorm2d,
+                        GroupConv2d, GroupPool, GroupSelfAttention2d, GroupSimpleAffineSelfConv2d,
+                        LiftingConv2d, ProjectionConv2d, SpatialPool2d)
 from eqtutor.plain import FrozenConv2d, export_network, fold, to_plain
+from eqtutor.report import exact_sizes, record_calls
 
 EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
 
@@ -141,18 +144,60 @@ def test_an_input_is_found_where_none_is_given():
     assert (to_plain(net)(x) - net(x)).abs().max() < 1e-5*net(x).abs().max()
 
 
-def test_what_has_no_plain_form_is_refused_and_never_computed_wrongly():
-    refused = 0
-    for layer in (GroupSelfAttention2d(4, 4, 'p4', window=3),
-                  AttentiveGroupConv2d(4, 4, 3, 'p4', padding=1),
-                  GroupAffineSelfConv2d(4, 4, 3, 'p4', 2)):
-        net = nn.Sequential(LiftingConv2d(1, 4, 3, 'p4', padding=1), layer).double().eval()
-        x = torch.randn(5, 1, 9, 9).double()
-        try: torch.testing.assert_close(to_plain(net, x=x[:2])(x), net(x))
-        except ValueError as error:
-            assert any(words in str(error) for words in ('no plain form', 'something else'))
-            refused += 1
-    assert refused
+ATTENTION = {
+    **{f'alpha, {a}': partial(AttentiveGroupConv2d, 4, 4, 3, 'p4', padding=1, attend=a)
+       for a in ('full', 'channel', 'spatial', 'input', 'rotation')},
+    'affine': partial(GroupAffineSelfConv2d, 4, 4, 3, 'p4', 2),
+    'simple affine': partial(GroupSimpleAffineSelfConv2d, 4, 4, 3, 'p4', 2),
+    'E4': partial(E4Conv2d, 4, 4, 3, 'p4'),
+    'window': partial(GroupSelfAttention2d, 4, 4, 'p4', window=3),
+    'whole image': partial(GroupSelfAttention2d, 4, 4, 'p4', window=None, extent=9),
+    'no encoding': partial(GroupSelfAttention2d, 4, 4, 'p4', window=3, encoding='none')}
+
+def attends(name):
+    torch.manual_seed(0)
+    return perturb_(nn.Sequential(LiftingConv2d(1, 4, 3, 'p4', padding=1), ATTENTION[name]()))
+
+@pytest.mark.parametrize('name', ATTENTION)
+def test_every_attention_becomes_operations_of_torch(name):
+    net = attends(name).double().eval()
+    plain = to_plain(net, x=torch.randn(2, 1, 9, 9).double())
+    assert 'eqtutor' not in plain.code
+    for n in (1, 5):
+        x = torch.randn(n, 1, 9, 9).double()
+        with torch.no_grad(): want = net(x)
+        assert (plain(x) - want).abs().max() < 1e-10*want.abs().max()
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', MODELS)
+def test_every_network_of_the_papers_has_a_plain_form(name):
+    torch.manual_seed(0)
+    net = perturb_(build_model(name)).double().eval()
+    group = next((m.group for m in net.modules() if hasattr(m, 'group')), 'Z2')
+    size = min(exact_sizes(net, group, near=32, count=3))
+    pictures = torch.randn(3, MODELS[name].input_shape[0], size, size).double()
+    plain = to_plain(net, x=pictures[:2])
+    assert 'eqtutor' not in plain.code
+    with torch.no_grad(): want = net(pictures)
+    assert (plain(pictures) - want).abs().max() < 1e-9*want.abs().max()
+
+def test_an_operator_of_ours_is_refused():
+    class Peaks(nn.Module):
+        def forward(self, f):
+            psi = torch.ones(f.shape[2], f.shape[1], 1, 9)
+            return torch.ops.eqtutor.pair_peaks(psi, f.transpose(1, 2), [3, 1, 1, 1])
+    net = nn.Sequential(LiftingConv2d(1, 4, 3, 'p4'), Peaks())
+    with pytest.raises(ValueError, match='pair_peaks.* is an operation of eqtutor'):
+        to_plain(net, x=torch.randn(2, 1, 9, 9))
+
+def test_a_record_of_shapes_holds_no_numbers():
+    net, x = attends('alpha, full').eval(), torch.randn(2, 1, 9, 9)
+    with torch.no_grad(): full, light = (record_calls(net, x, keep=k) for k in (True, False))
+    assert [c.name for c in full] == [c.name for c in light]
+    assert [c.sources for c in full] == [c.sources for c in light]
+    pairs = [(s, t) for a, b in zip(full[:-1], light) for s, t in zip(a.outputs, b.outputs)]
+    assert all(s.shape == t.shape and s.dtype == t.dtype for s, t in pairs)
+    assert {t.device.type for _, t in pairs} == {'meta'}
 
 
 def test_other_files_are_refused():
@@ -205,6 +250,20 @@ def test_export_writes_onnx(net, tmp_path):
     session = runtime.InferenceSession(tmp_path/'net.onnx', providers=['CPUExecutionProvider'])
     name = session.get_inputs()[0].name
     same(net, lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0]))
+
+def test_attention_in_onnx(tmp_path):
+    "Also a convolution over poses that has no bias."
+    runtime = pytest.importorskip('onnxruntime', reason=EXTRA)
+    pytest.importorskip('onnxscript', reason=EXTRA)
+    for name in 'full', 'window':
+        attention = f'alpha, {name}' if name == 'full' else name
+        net = nn.Sequential(attends(attention), nn.Conv3d(4, 3, 1, bias=False)).eval()
+        path = export_network(net, tmp_path/f'{name}.onnx', torch.randn(2, 1, 9, 9))
+        session = runtime.InferenceSession(path, providers=['CPUExecutionProvider'])
+        x = torch.randn(3, 1, 9, 9)
+        with torch.no_grad(): want = net(x)
+        got = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+        assert (got - want).abs().max() < 1e-5*want.abs().max()
 
 def test_export_writes_weights(net, tmp_path):
     path = export_network(net, tmp_path/'net.safetensors', torch.randn(2, 1, 28, 28))

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.nn import GroupConv2d, GroupPool, LiftingConv2d
+from eqtutor.models.registry import build_model
 from eqtutor.report import exact_sizes, layer_report
 from torch import nn
 
@@ -173,3 +174,14 @@ def test_a_network_that_cannot_take_the_size_names_others():
 def test_functional_pools_count():
     net = bench.Net(lambda n, x: F.max_pool2d(n.conv(x), 3, stride=2), conv=nn.Conv2d(1, 1, 3))
     assert exact_sizes(net, 'p4', 20, count=4) == [17, 19, 21, 23]
+
+@pytest.mark.parametrize('name', ['p4-e4-net', 'p4-e4-net-k3', 'gsa-r4'])
+def test_sizes_behind_crops_and_windows_that_keep_the_size(name):
+    "A network runs on the sizes that are named, and on no other near them."
+    net = build_model(name).eval()
+    sizes = exact_sizes(net, 'p4', 28, count=9)
+    def runs(n):
+        try: return net(torch.zeros(1, 1, n, n)) is not None
+        except ValueError as error: return 'leaves' not in str(error)
+    with torch.no_grad(): tried = [n for n in range(26, 31) if runs(n)]
+    assert tried == [n for n in sizes if n in range(26, 31)] and 28 in tried

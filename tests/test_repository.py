@@ -329,3 +329,26 @@ def test_installed_wheel_writes_a_widget(command, tmp_path):
     weights = ROOT/'results/weights/p4-cnn-rotmnist.safetensors'
     command('widget', 'p4-cnn', '--weights', weights, '--out', tmp_path/'widget.html')
     assert '<script' in (tmp_path/'widget.html').read_text(encoding='utf-8')
+
+@pytest.mark.slow
+def test_a_student_needs_one_command(wheel, tmp_path):
+    "`pip install 'eqtutor[lab]'` in an environment with nothing else, `eqtutor lab`, run chapters."
+    venv.create(tmp_path/'env', with_pip=True)
+    python = next(p for p in (tmp_path/'env').glob('*/python*') if p.stem == 'python')
+    alone = {k: v for k, v in os.environ.items() if k not in ('PYTHONPATH', 'EQTUTOR_STATIC')}
+    def call(*args, cwd=tmp_path):
+        done = subprocess.run([*map(str, args)], cwd=cwd, env=alone, **OUTPUT)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return done.stdout
+    call(python, '-m', 'pip', 'install', '--quiet', f'{wheel}[lab]')
+    call(python.with_name('eqtutor'), 'lab', 'course', '--no-open')
+    inside, lone = tmp_path/'course'/'nbs', tmp_path/'lone'
+    lone.mkdir()
+    shutil.copy(inside/'4_course'/'30_results.ipynb', lone)   # as Colab opens it
+    first = inside/'index.ipynb', inside/'1_foundations'/'00_turn_a_digit.ipynb'
+    for notebook in (*first, lone/'30_results.ipynb'):
+        call(python, '-m', 'jupyter', 'nbconvert', '--to', 'html', '--execute', notebook)
+        assert notebook.with_suffix('.html').stat().st_size > 1e4
+    assert 'complete' in (lone/'30_results.html').read_text(encoding='utf-8')
+    words = '--no-browser', '--allow-root', '--port=0', '--ServerApp.token=', '--version'
+    assert call(python.with_name('eqtutor'), 'lab', 'course', '--', *words)

@@ -10,7 +10,8 @@ from fnmatch import fnmatch
 
 import pytest
 import yaml
-from pages import NBS, ROOT, chapters, read_all
+from pages import NBS, ROOT, chapters, page_of, read_all
+from site_pages import options_of
 
 BOOK = read_all()
 FILES = {p.relative_to(NBS).as_posix() for p in NBS.rglob('*') if p.is_file()}
@@ -195,8 +196,8 @@ def test_page_begins_with_links_that_open_its_notebook(name):
     inside = source.removeprefix(f'{repository}/blob/{branch}/')
     assert (ROOT/inside).samefile(NBS/name)
     owner = repository.removeprefix('https://github.com/')
-    assert colab == f'https://colab.research.google.com/github/{owner}/blob/{branch}/{inside}'
-    assert binder == f'https://mybinder.org/v2/gh/{owner}/{branch}?urlpath=lab/tree/{inside}'
+    assert colab == f'https://colab.research.google.com/github/{owner}/blob/student/{inside}'
+    assert binder == f'https://mybinder.org/v2/gh/{owner}/{branch}?urlpath=lab/tree/course/{inside}'
 
 def test_pages_are_processed_so():
     pages = [f'eqtutor.widgets:{name}' for name in ('ShareOnce', 'raw_html', 'OpenLinks')]
@@ -207,7 +208,8 @@ def test_pages_are_processed_so():
 def test_binder_installs_the_repository():
     "repo2docker takes the folder binder/ where there is one."
     binder = ROOT/'binder'
-    assert {p.name for p in binder.iterdir()} == {'requirements.txt', 'runtime.txt'}
+    assert {p.name for p in binder.iterdir()} == {'requirements.txt', 'runtime.txt', 'postBuild'}
+    assert os.access(binder/'postBuild', os.X_OK), 'repo2docker runs it'
     lines = (binder/'requirements.txt').read_text().splitlines()
     assert [s for s in lines if s and not s.startswith('#')][-1] == '-e .[dev]'
     version = (binder/'runtime.txt').read_text().strip().removeprefix('python-')
@@ -225,15 +227,27 @@ def test_workflow_pins_quarto():
     commands = [s.get('run') or s['uses'] for s in steps]
     assert commands.index(quarto['uses']) < commands.index('nbdev_docs')
 
-
-def page_of(name):
-    "The folders keep their numbers, the pages lose theirs."
-    return re.sub(r'(^|/)\d+[a-z]?_([^/]*)\.ipynb$', r'\1\2.html', name).replace('.ipynb', '.html')
+def test_colab_s_branch_is_written_by_the_command_that_copies_the_course():
+    job = yaml_of('.github/workflows/docs.yml')['jobs']['student']
+    assert job['permissions'] == {'contents': 'write'}
+    commands = '\n'.join(s.get('run', '') for s in job['steps'])
+    assert 'eqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
+    assert re.search(r'init .*--initial-branch student', commands)
+    assert re.search(r'push --force .* student$', commands, re.M)
+    last = (ROOT/'binder'/'postBuild').read_text(encoding='utf-8').splitlines()[-1]
+    assert last == 'eqtutor lab course --no-open --colab'
 
 
 def test_page_has_the_name_of_its_notebook():
     assert page_of('3_papers/24b_e4_networks.ipynb') == '3_papers/e4_networks.html'
     assert page_of('index.ipynb') == 'index.html'
+
+
+def test_directive_that_stands_twice_is_found():
+    assert options_of('#| fig-alt: x\n#| code-fold: true\ny') == {'fig-alt': 'x',
+                                                                'code-fold': 'true'}
+    with pytest.raises(ValueError, match='stands twice'):
+        options_of('#| code-fold: show\n#| code-fold: true\ny')
 
 
 @pytest.mark.skipif(not shutil.which('quarto'), reason='no quarto on the PATH')

@@ -25,6 +25,13 @@ def test_wrapped_networks_are_equivariant(wrap, net, group):
     assert max(equivariance_error(net, x, group, kind)) > .1     # the plain one is not
     assert_equivariant(wrap(net, group), x, group, kind=kind)
 
+def test_what_is_equivariant_already_stays_as_it_is(group):
+    "Averaged, or on a copy that is turned back: the same numbers."
+    net = nn.Conv2d(3, 2, 1).double()
+    x = torch.randn(4, 3, 9, 9).double()
+    for wrapped in Symmetrise(net, group), Canonicalise(net, group, channels=3):
+        torch.testing.assert_close(wrapped(x), net(x))
+
 def test_each_picture_of_a_batch_is_turned_by_itself(net):
     x = torch.randn(5, 3, 9, 9).double()
     wrapped = Canonicalise(net, 'p4', channels=3)

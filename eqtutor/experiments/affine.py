@@ -120,7 +120,7 @@ def start_report(
     f:Tensor, # a typical input
 )->dict[str, float]:
     """Spread of the scores; share of the places that attention uses (1: all alike); variance of the
-    output; and how much of that is β's alone and changes from place to place."""
+    output; how much of that is β's alone, and how much is and changes from place to place."""
     query, key, value = layer.terms(f)
     scores = layer.key_map.scores(query, key)
     weights = layer.softmax(scores)
@@ -130,7 +130,8 @@ def start_report(
     shift = layer.value_map.mix(weights, torch.zeros_like(value))   # of β alone
     moving = shift - shift.mean((0, -2, -1), keepdim=True)          # a constant is like a bias
     return {'scores': scores[weights > 0].std().item(), 'places used': used.mean().item(),
-            'variance': mixed.var().item(), "β's share": (moving.var()/mixed.var()).item()}
+            'variance': mixed.var().item(), 'all of β': (shift.var()/mixed.var()).item(),
+            "β's share": (moving.var()/mixed.var()).item()}
 
 
 STARTS = {   # name -> `init` of the layers, `zero_init` of the network

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from eqtutor.cost import count_parameters
 from eqtutor.data import digits
 from eqtutor.experiments.demo import turn_digits
-from eqtutor.files import write_json
+from eqtutor.files import results_folder, write_json
 from eqtutor.groups import Group
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.nn.layers import GroupBatchNorm2d, SpatialPool2d
@@ -159,11 +159,10 @@ def measure_training(
 # --- what was measured
 
 def stored_runs(
-    name:str, # of a file in the repository's `results`, without its ending
+    name:str, # of a file in the folder of results, without its ending
 )->list[dict]:
-    "The runs that were stored; none where the repository is not at hand."
-    folders = (p/'results' for p in (Path.cwd(), *Path.cwd().parents))
-    file = next((p for p in folders if p.is_dir()), Path('results'))/f'{name}.json'
+    "The runs that were stored; none where there is no such file."
+    file = results_folder()/f'{name}.json'
     return json.loads(file.read_text(encoding='utf-8'))['runs'] if file.exists() else []
 
 

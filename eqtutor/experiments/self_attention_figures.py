@@ -46,7 +46,7 @@ def position_scores(
     rho:Tensor,             # of the offsets, one pose after another, `(|H|, k², d)`
 )->Tensor:
     "The scores ⟨Qf(x, h̃), ρ(h⁻¹Δ)⟩ of Definition 23.7 at one pixel, `(h, h̃, k, k)`."
-    query = torch.einsum('dc,ct->td', Q, f[:, :, *pixel])
+    query = torch.einsum('dc,ct->td', Q, f[(..., *pixel)])
     k = math.isqrt(rho.shape[1])
     return torch.einsum('td,hkd->htk', query, rho).unflatten(2, (k, k))
 
@@ -97,14 +97,12 @@ def draw_lifting(
     weights:Tensor,           # `(|H|, k, k)`
 )->None:
     "A row for each pose: content + position → weights · values, and their sum."
-    (row, column), side, answers = pixel, len(patch), (weights*patch).sum((1, 2))
+    answers = (weights*patch).sum((1, 2))
     fig = plt.figure(figsize=(7.4, 4.9), layout='constrained')
     left, right = fig.subfigures(1, 2, width_ratios=(1, 2.4))   # type: ignore[misc]
     ax = left.subplots()
-    ax.imshow(image, cmap='gray_r')
-    corner = column - side/2, row - side/2
-    ax.add_patch(plt.Rectangle(corner, side, side, fill=False, ec='#d55e00', lw=2))
-    ax.set(xticks=[], yticks=[], title='one pixel x,\nits window x + Ω')
+    _window(ax, image, pixel, len(patch))
+    ax.set_title('one pixel x,\nits window x + Ω')
     axes = right.subplots(len(weights), 5, width_ratios=(1, 1, 1, 1, .6))
     for ax, head in zip(axes[0], LIFTING_HEADS): ax.set_title(head, fontsize=9)
     for h, line in enumerate(axes):
@@ -128,17 +126,33 @@ def _lifting_row(axes:Sequence[Axes], panels:Sequence[Tensor], top:float)->None:
         ax.text(-.13, .45, sign, transform=ax.transAxes, ha='center', size=12)
 
 
+def differing_cells(
+    panels:Tensor, # weights of one asker by target pose, `(|H|, k, k)`, of quarter turns
+)->list[tuple[int, int]]:
+    "A cell of each panel, moved from panel to panel as the encoding is: where they differ most."
+    back = torch.stack([panel.rot90(-h) for h, panel in enumerate(panels)])
+    cell = int((back.amax(0) - back.amin(0)).argmax())
+    names = torch.arange(panels[0].numel()).view_as(panels[0])
+    at = [int(names.rot90(h).flatten().eq(cell).nonzero()) for h in range(len(panels))]
+    return [divmod(i, panels.shape[-1]) for i in at]
+
+
 def draw_three_poses(
-    weights:Tensor,  # `(h, h̃, ĥ, k, k)`, of one pixel
-    place:Tensor,    # position scores, `(h, h̃, k, k)`
-    h:int,           # the pose and the asker that are shown at the left
+    image:Tensor,           # `(h, w)`, ink from 0 to 1
+    pixel:tuple[int, int],  # row and column
+    weights:Tensor,         # `(h, h̃, ĥ, k, k)`, of this pixel, for quarter turns
+    place:Tensor,           # position scores, `(h, h̃, k, k)`
+    h:int,                  # the pose and the asker that are shown at the left
     asker:int,
 )->None:
-    "Rings of an asker and its sources; beside them the weights by target pose and asker."
-    fig = plt.figure(figsize=(7.4, 4.2), layout='constrained')
-    left, right = fig.subfigures(1, 2, width_ratios=(1.1, 1.5))   # type: ignore[misc]
-    _rings(left.subplots(), place[h, asker], len(weights), h, asker)
-    shown, n = weights.sum(2), len(weights)
+    "A digit, and rings of an asker and its sources; the weights by target pose and asker."
+    fig = plt.figure(figsize=(7.4, 4.8), layout='constrained')
+    left, right = fig.subfigures(1, 2, width_ratios=(1.05, 1.5))   # type: ignore[misc]
+    above, below = left.subplots(2, 1, height_ratios=(1, 1.6))
+    shown, n, side = weights.sum(2), len(weights), place.shape[-1]
+    _window(above, image, pixel, side)
+    above.set_title('the window x + Ω', fontsize=10)
+    _rings(below, place[h, asker], divmod(int(shown[h, asker].argmax()), side), n, h, asker)
     lines = right.subplots(n, n + 1)
     for pose, line in enumerate(lines):
         for i, (ax, panel) in enumerate(zip(line, [*shown[pose], shown[pose].sum(0)])):
@@ -146,31 +160,55 @@ def draw_three_poses(
             ax.set(xticks=[], yticks=[])
             if not pose: ax.set_title(f'h̃ = {i}' if i < n else 'Σ', fontsize=10)
         line[0].set_ylabel(f'h = {pose}', rotation=0, ha='right', va='center')
-    for side in lines[h, asker].spines.values(): side.set(color='#d55e00', linewidth=3)
+    for ax, (row, column) in zip(lines[:, asker], differing_cells(shown[:, asker])):
+        ax.plot(column, row, 'o', ms=11, mfc='none', mec='#ff3b30', mew=2, clip_on=False, zorder=9)
+    for spine in lines[h, asker].spines.values(): spine.set(color='#d55e00', linewidth=3)
 
 
-def _rings(ax:Axes, scores:Tensor, n:int, h:int, asker:int)->None:
+def _window(ax:Axes, image:Tensor, pixel:tuple[int, int], side:int)->None:
+    "An image with a frame around the window of a pixel."
+    corner = pixel[1] - side/2, pixel[0] - side/2
+    ax.imshow(image, cmap='gray_r')
+    ax.add_patch(plt.Rectangle(corner, side, side, fill=False, ec='#d55e00', lw=2))
+    ax.set(xticks=[], yticks=[])
+
+
+def _rings(ax:Axes, scores:Tensor, source:tuple[int, int], n:int, h:int, asker:int)->None:
     "The window of x, a cell a pixel: the askers at x, arrows from one to the sources of a pixel."
-    middles, side = {'asker': (0., 0.), 'source': (1., 1.)}, len(scores)/2
-    turns = [(.29*math.cos(2*math.pi*i/n), .29*math.sin(2*math.pi*i/n)) for i in range(n)]
-    at = {(kind, i): (x + dx, y + dy)
-          for kind, (x, y) in middles.items() for i, (dx, dy) in enumerate(turns)}
+    side, (row, column) = len(scores)/2, source
+    right, up = column - side + .5, side - .5 - row
     ax.imshow(scores, cmap='PuOr', alpha=.75, extent=(-side, side)*2)
     for line in range(len(scores) + 1):
         ax.plot([-side, side], [line - side]*2, [line - side]*2, [-side, side], color='w', lw=1)
-    for i in range(n):
-        ax.annotate('', at['source', i], at['asker', asker], zorder=3,
-                    arrowprops=dict(arrowstyle='->', color='#222222', shrinkA=6, shrinkB=6))
-    for (kind, i), (x, y) in at.items():
-        asks = (kind, i) == ('asker', asker)
-        ax.plot(x, y, 'o', ms=11, color='#d55e00' if asks else '#ffffff', mec='k', zorder=4)
-        ax.text(x, y, str(i), ha='center', va='center', size=9, zorder=5,
-                color='w' if asks else 'k')
-    look:dict[str, Any] = dict(ha='center', size=10, bbox=dict(fc='w', ec='none', pad=1.5))
-    ax.text(0, -.8, 'x: who asks, h̃', **look)
-    ax.text(1, 1.64, 'x+Δ: sources, ĥ', **look)
+    askers, sources = _ring(ax, 0, 0, n, asker), _ring(ax, right, up, n)
+    for i, end in enumerate(sources):          # bent, for none to hide another
+        look = dict(arrowstyle='->', color='#222222', shrinkA=6, shrinkB=6,
+                    connectionstyle=f'arc3,rad={.16*(i - (n - 1)/2):.2f}')
+        ax.annotate('', end, askers[asker], zorder=3, arrowprops=look)
+    # beside the sources, towards the middle, and on the other side of the asker
+    text:dict[str, Any] = dict(va='center', size=10, bbox=dict(fc='w', ec='none', pad=1.5))
+    ax.text(0, .72 if up < 0 else -.72, 'x: who asks, h̃', ha='center', **text)
+    beside = (right - .55, 'right') if right > 0 else (right + .55, 'left')
+    ax.text(beside[0], up - .25, 'x+Δ: sources, ĥ', ha=beside[1], **text)
     ax.set_title(f'the window, read in pose h = {h}', fontsize=10)
     ax.set(xticks=[], yticks=[], aspect='equal', xlim=(-side, side), ylim=(-side, side))
+
+
+def _ring(
+    ax:Axes,
+    x:float,
+    y:float,
+    n:int,
+    marked:int|None=None,
+)->list[tuple[float, float]]:
+    "A ring of n numbered poses around a point, one of them marked: where they stand."
+    turns = [2*math.pi*i/n for i in range(n)]
+    places = [(x + .29*math.cos(turn), y + .29*math.sin(turn)) for turn in turns]
+    for i, place in enumerate(places):
+        fill, ink = ('#d55e00', 'w') if i == marked else ('#ffffff', 'k')
+        ax.plot(*place, 'o', ms=11, color=fill, mec='k', zorder=4)
+        ax.text(*place, str(i), ha='center', va='center', size=9, zorder=5, color=ink)
+    return places
 
 
 def draw_network(

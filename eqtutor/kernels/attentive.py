@@ -8,9 +8,9 @@ __all__ = ['STORED', 'Window', 'window_means', 'peaks', 'patches_at', 'sum_and_m
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000003
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Sequence  # the one that torch 2.4 knows in operators
 
 import torch
 import torch.nn.functional as F

@@ -111,7 +111,7 @@ class _WindowForm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        factors = dict(zip(_FACTORS, ctx.saved_tensors)) | {ctx.by: grad}
+        factors = {**dict(zip(_FACTORS, ctx.saved_tensors)), ctx.by: grad}
         def gradient(name:str)->Tensor:
             others = [None if other == name else f for other, f in factors.items()]
             return _WindowForm.apply(name, ctx.window, *others)

@@ -95,10 +95,10 @@ def reference(
     names:list[Name],
     source:str, # address of the repository's files, for modules that no notebook exports
 )->str:
-    "The names as markdown, a heading and a list a module, a line a name."
+    "The names as markdown: a section a module, which the site's search finds, a line a name."
     lines = list[str]()
     for module, group in groupby(names, key=lambda n: n.module):
-        lines += ['', f'### {module}', '', *(line_of(n, source) for n in group)]
+        lines += ['', f'## {module}', '', *(line_of(n, source) for n in group)]
     return '\n'.join(lines).strip()
 
 

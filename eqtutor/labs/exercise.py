@@ -10,11 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from ..groups import Group
+from .comparing import same_answers
 from .course import chapter_of, course_chapters, exercise_order
+from .diagnoses import NOTHING, advice, changed_argument, diagnose, listed_case
 from .values import answer_cases, decode
 
 
@@ -41,6 +39,8 @@ class Exercise:
     call:str='fn(*case)'                        # how a case is put to the function `fn`
     mistakes:list[Mistake]=field(default_factory=list)
     name:str=''                                 # of the student's function; `right`'s if empty
+    # what is asked, where `call` gives a list of facts: one each, '' for what only mistakes need
+    facts:tuple[str, ...]=()
 
     def __post_init__(self)->None:
         self.name = self.name or getattr(self.right, '__name__', '')
@@ -55,8 +55,15 @@ class Exercise:
         seed:int=0,
     )->list[dict]:
         "What an answer says to the cases, as plain data."
+        return self.answers_to(answer, self.cases(seed))
+
+    def answers_to(self,
+        answer:Any,         # a function, or a prediction's value
+        cases:list[tuple],
+    )->list[dict]:
+        "What an answer says to these cases, as plain data."
         fn = answer if callable(answer) else lambda: answer
-        return answer_cases(fn, self.call, self.cases(seed))
+        return answer_cases(fn, self.call, cases)
 
     def fails(self,
         state:str, # of the verdict
@@ -109,117 +116,7 @@ def first_hint(
     return ''
 
 
-# --- comparing answers
-
-def as_numbers(value:Any)->Tensor|None:
-    "A tensor of what consists of numbers; None for anything else."
-    def listed(v:Any)->Any:
-        if isinstance(v, Tensor): return v.tolist()
-        return [listed(x) for x in v] if isinstance(v, list) else v
-    if isinstance(value, Tensor):
-        return value.to(torch.complex128 if value.is_complex() else torch.float64)
-    try:
-        return torch.tensor(listed(value), dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        return None
-
-
-def same_answer(
-    answer:Any, # decoded
-    right:Any,
-)->bool:
-    "Equal, up to rounding; a list of numbers equals the tensor of them."
-    if isinstance(right, dict):
-        same_keys = isinstance(answer, dict) and answer.keys() == right.keys()
-        return same_keys and all(same_answer(answer[k], v) for k, v in right.items())
-    a, r = as_numbers(answer), as_numbers(right)
-    if r is None and isinstance(right, list):
-        return isinstance(answer, list) and same_answers(answer, right)
-    if r is None: return type(answer) is type(right) and answer == right
-    if a is None or a.shape != r.shape: return False
-    if a.is_complex() != r.is_complex():
-        a, r = a.to(torch.complex128), r.to(torch.complex128)
-    scale = r.abs().max() if r.numel() else 1.
-    return bool(((a - r).abs() <= 1e-7 + 1e-5*scale).all())
-
-
-def same_answers(
-    answers:list, # one a case
-    right:list,
-)->bool:
-    "Do all answers agree?"
-    return len(answers) == len(right) and all(map(same_answer, answers, right))
-
-
-def find_permutation(
-    answer:Tensor,
-    right:Tensor,
-)->tuple[int, list[int]]|None:
-    "An axis and a permutation p of it with answer[i] = right[p[i]], if there is one."
-    for axis, n in enumerate(right.shape):
-        if n > 64: continue
-        a, r = answer.movedim(axis, 0), right.movedim(axis, 0)
-        p = [next((j for j in range(n) if same_answer(a[i], r[j])), -1) for i in range(n)]
-        if -1 not in p and p != list(range(n)): return axis, p
-    return None
-
-
 # --- a verdict that teaches
-
-def in_words(value:Any)->str:
-    "A value in a few words."
-    if isinstance(value, Tensor) and value.numel() > 8: return f'a tensor {tuple(value.shape)}'
-    text = value.name if isinstance(value, Group) else str(value)
-    if isinstance(value, Tensor): text = str(value.tolist())
-    return text if len(text) < 160 else text[:150] + ' …'
-
-
-def describe_difference(
-    answer:Any,
-    right:Any,
-)->str:
-    "In what respect two answers differ, in general."
-    if said := describe_entries(answer, right): return said
-    a, r = as_numbers(answer), as_numbers(right)
-    if a is None or r is None: return f'It answers {in_words(answer)}.'
-    if max(a.numel(), r.numel()) < 2:
-        return f'It answers {in_words(answer)}, and right is {in_words(right)}.'
-    if a.shape != r.shape:
-        return f'Its answer has shape {tuple(a.shape)}, and {tuple(r.shape)} is expected.'
-    if not a.isfinite().all(): return 'Its answer holds NaN or infinity.'
-    if permutation := find_permutation(a, r): return describe_permutation(*permutation)
-    peak = r.abs().argmax()
-    ratio = a.flatten()[peak]/r.flatten()[peak]
-    if r.flatten()[peak] != 0 and ratio.abs() > 1e-6 and same_answer(a, ratio*r):
-        return f'Its answer is {ratio.item():.4g} times the right one.'
-    place = tuple(int(i) for i in torch.unravel_index((a - r).abs().argmax(), a.shape))
-    return (f'The answers differ most at index {place}: yours is {a[place].item():.4g}, '
-            f'ours {r[place].item():.4g}.')
-
-
-def describe_entries(answer:Any, right:Any)->str:
-    "Which entries of a dictionary, or of a list of words, are wrong; '' for anything else."
-    words = isinstance(right, list) and as_numbers(right) is None
-    if not (isinstance(right, dict) or words): return ''
-    if type(answer) is not type(right):
-        return f'Expected a {type(right).__name__}, got {in_words(answer)}.'
-    if words and len(answer) != len(right):
-        return f'Your list has {len(answer)} entries, {len(right)} are expected.'
-    if not words and answer.keys() != right.keys():
-        return f'Your keys are {in_words([*answer])}, expected are {in_words([*right])}.'
-    pairs = [*enumerate(right)] if words else [*right.items()]
-    wrong = [repr(k) for k, value in pairs if not same_answer(answer[k], value)]
-    rest = '' if len(wrong) == len(right) else ' The rest is right.'
-    where = 'entries (counted from 0) ' if words else ''
-    return f'Look again at {where}{", ".join(wrong)}.{rest}'
-
-
-def describe_permutation(axis:int, p:list[int])->str:
-    "The same values at other places: the first that moved."
-    i = next(i for i, j in enumerate(p) if i != j)
-    return (f'The values are right but stand elsewhere: along axis {axis}, element {i} of yours '
-            f'agrees with ours at element {p[i]}. Which way does the group move it?')
-
 
 @dataclass
 class Verdict:
@@ -242,15 +139,14 @@ def judge(
     "Compare a function's answers with the right ones; where they differ, say what to look at."
     cases = e.cases(seed)
     if problem := without_answer(e, answers, cases): return problem
+    if said := changed_argument(e, answers): return e.fails('wrong', said)
     values, right = decoded(answers), decoded(e.answers_of(e.right, seed))
     if same_answers(values, right):
         return Verdict(e.id, 'passed', e.marks, e.marks, f'{len(cases)} cases' if cases[0] else '')
     for mistake in e.mistakes:
         if same_answers(values, decoded(e.answers_of(mistake.answer, seed))):
             return e.fails('wrong', mistake.says)
-    i = next(i for i in range(len(cases)) if not same_answer(values[i], right[i]))
-    where = f'Case {i + 1} of {len(cases)}, {listed_case(cases[i])}: ' if cases[i] else ''
-    return e.fails('wrong', where + describe_difference(values[i], right[i]))
+    return e.fails('wrong', diagnose(e, values, right, seed))
 
 
 def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|None:
@@ -259,21 +155,18 @@ def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|N
         return e.fails('stopped', f'{len(answers)} answers came back to {len(cases)} cases.')
     if any('unsolved' in a for a in answers):
         return e.fails('unsolved', f'`{e.name}` is still to be written.')
+    if any('nothing' in a for a in answers): return e.fails('wrong', NOTHING.format(e.name))
     for case, a in zip(cases, answers):
         where = f' for {listed_case(case)}' if case else ''
         if 'error' not in a: continue
-        return e.fails('error', f'`{e.name}` raises {str(a["error"])[:500]}{where}.')
+        said = str(a['error'])[:500]
+        return e.fails('error', f'`{e.name}` raises {said}{where}.{advice(e, said)}')
     return None
 
 
 def decoded(answers:list[dict])->list:
     "The values of answers; None for an error."
     return [decode(a['value']) if 'value' in a else None for a in answers]
-
-
-def listed_case(case:tuple)->str:
-    "The arguments of a case in words."
-    return ', '.join(map(in_words, case))
 
 
 # --- the check of a notebook

@@ -51,6 +51,8 @@ class NumberTitle:
 # --- folds
 
 DRAWN = 'image/png', 'image/svg+xml'
+# what nbdev puts before each exported cell
+SHOWN = '#| code-fold: show\n#| code-summary: "Exported source"\n'
 
 
 def why_folded(
@@ -79,7 +81,10 @@ class FoldCode:
             if cell.cell_type != 'code': continue
             kinds = {kind for o in cell.get('outputs', []) for kind in o.get('data', {})}
             source = ''.join(cell.source)
-            words = why_folded(source, bool(kinds & {*DRAWN}), workshop)
+            own = source.replace(SHOWN, '', 1)
+            # Quarto stops at a directive that stands in a cell twice: the author's own wins
+            if 'code-fold' in own: cell.source = own
+            words = why_folded(cell.source, bool(kinds & {*DRAWN}), workshop)
             if not words: continue
             rest = re.sub(r'^#\| code-(?:fold|summary):.*\n', '', source, flags=re.M)
             quoted = words.replace('\\', '').replace('"', "'")
@@ -125,12 +130,17 @@ def local_links(
 
 # --- signatures
 
+# of a class that only inherits how it is made
+NOTHING_SAID = r'def (\w+)\(\s*\*args(?::Any)?, \*\*kwargs(?::Any)?\s*\)(?:->\w+)?:?'
+
+
 def clean_signature(
     code:str, # as nbdev shows it
 )->str:
     "A signature whose comments are plain words, none wider than the page."
     plain = re.sub(r'\[(`[^`]*`)\]\([^)]*\)', r'\1', code)
     plain = re.sub(r'\b(?:[a-z_]\w*\.)+(?=[A-Z])', '', plain)   # where a type is defined
+    plain = re.sub(NOTHING_SAID, r'class \1', plain)
     return '\n'.join(line for long in plain.splitlines() for line in narrow(long))
 
 

@@ -202,24 +202,28 @@ def seeded(
 
 # --- the course
 
-def course_files(solutions:bool, chapters:tuple[str, ...])->dict[Path, bytes]:
+def course_files(solutions:bool, chapters:tuple[str, ...], colab:bool)->dict[Path, bytes]:
     "The course's files by their place: notebooks, the pictures they show, the results they read."
     root = course_folder().parent
-    around = [*root.glob('nbs/images/*'), *root.glob('results/**/*.json')]
+    around = [p for pattern in ('nbs/images/*', 'results/**/*.json', 'results/weights/*')
+              for p in root.glob(pattern)]
     files = {p.relative_to(root): p.read_bytes() for p in sorted(around) if p.is_file()}
     for name, p in course_chapters(chapters).items():
-        if name in TEACHERS and not solutions: continue
+        if name in TEACHERS and not (solutions or colab): continue
         nb = json.loads(p.read_text(encoding='utf-8'))
-        files[p.relative_to(root)] = notebook_bytes(nb if solutions else reading_copy(nb, name))
+        own = nb if solutions else reading_copy(nb, name, colab)
+        files[p.relative_to(root)] = notebook_bytes(own)
     return files
 
 
 def reading_copy(
-    nb:dict,      # the author's notebook, as JSON
-    chapter:str,  # its name
+    nb:dict,           # the author's notebook, as JSON
+    chapter:str,       # its name
+    colab:bool=False,  # keep the cell that installs the package on Colab
 )->dict:
     "The student's notebook, without what only a site or nbgrader understands."
     copied = student_copy(nb, chapter)
+    if colab: copied['cells'][1:1] = install_cells(nb)
     text = '\n'.join(''.join(c['source']) for c in copied['cells'] if c['cell_type'] == 'markdown')
     titles = re.findall(r'^#+ (.*?)[ ]*\{#([\w-]+)[^}\n]*\}', text, re.M)
     places = {anchor: re.sub(r'\s+', '-', title.strip()) for title, anchor in titles}
@@ -229,6 +233,16 @@ def reading_copy(
         source = without_anchors(source, places) if markdown else without_marks(source)
         c['source'] = source.splitlines(keepends=True)
     return copied
+
+
+def install_cells(nb:dict)->list[dict]:
+    "The author's cell that installs the package on Colab, as a student's; none if there is none."
+    sources = (''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code')
+    lines = (re.search(r'^! .*pip install.*$', source, re.M) for source in sources)
+    line = next(filter(None, lines), None)
+    if line is None: return []
+    return [{'cell_type': 'code', 'id': 'install', 'metadata': {}, 'outputs': [],
+             'execution_count': None, 'source': [line[0]]}]
 
 
 def without_anchors(text:str, places:dict[str, str])->str:
@@ -247,6 +261,7 @@ def copy_course(
     out:str|Path,
     solutions:bool=False,     # for teachers: the author's notebooks as they are
     chapters:Iterable[str]=(),
+    colab:bool=False,         # all chapters, and each installs the package on Colab
 )->dict[str, list[Path]]:
     """Copy the course, notebooks to `out/nbs` and results to `out/results`.
 
@@ -256,7 +271,7 @@ def copy_course(
     out.mkdir(parents=True, exist_ok=True)
     record = out/'.eqtutor-course.json'
     sums = stored_sums(record)
-    for name, content in course_files(solutions, tuple(chapters)).items():
+    for name, content in course_files(solutions, tuple(chapters), colab).items():
         target, new = out/name, checksum(content)
         now = checksum(target) if target.is_file() else None
         if now not in (None, new, sums.get(name.as_posix())):

@@ -2,6 +2,7 @@
 # Plain module: edited by hand, no notebook exports it.
 import base64
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -76,13 +77,39 @@ def answer_cases(
     cases:list,                       # arguments
     names:dict[str, Any]=CALL_NAMES,  # what else the expression may use
 )->list[dict]:
-    "What a function answers to each case, as plain data: a value, an error, or 'unsolved'."
+    """What a function answers to each case, as plain data: a value, an error, or 'unsolved'.
+
+    Beside it 'nothing' if it returned None, and 'changed', the arguments that it changed.
+    """
     answers = []
     for case in cases:
+        before, notes = [as_found(x) for x in case], dict[str, Any]()
+        space = {**names, 'fn': watched(fn, notes), 'case': case}
         try:
-            answers.append({'value': encode(eval(call, {**names, 'fn': fn, 'case': case}))})
-        except NotImplementedError:
-            answers.append({'unsolved': True})
+            answer = {'value': encode(eval(call, space))}
         except (Exception, SystemExit) as error:
-            answers.append({'error': f'{type(error).__name__}: {error}'[:500]})
+            answer = {'error': f'{type(error).__name__}: {error}'[:500]}
+            if is_a_stub_s(error): answer = {'unsolved': True}
+        changed = [i for i, x in enumerate(case) if as_found(x) != before[i]]
+        answers.append(answer | notes | ({'changed': changed} if changed else {}))
     return answers
+
+
+def is_a_stub_s(error:BaseException)->bool:
+    "Does an error say that nothing is written yet? Torch has the same kind for dtypes."
+    of_torch = re.search('not implemented|support', str(error))
+    return isinstance(error, NotImplementedError) and not of_torch
+
+
+def watched(fn:Callable, notes:dict[str, Any])->Callable:
+    "The function, which notes that it returned nothing."
+    def run(*args:Any, **options:Any)->Any:
+        result = fn(*args, **options)
+        if result is None: notes['nothing'] = True
+        return result
+    return run
+
+
+def as_found(x:Any)->Any:
+    "An argument as plain data, to see whether it is changed; a group, which is not, by its name."
+    return x.name if isinstance(x, Group) else encode(x)

@@ -25,6 +25,8 @@ from ..kernels.attentive import (Removed, Window, chunk_size, removed_in_chunks,
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a
+#| code-fold: true
+#| code-summary: "PairMLP: channel attention of all pairs of poses, (17)"
 # Axes: b sample · q pose h̃ of the input (one for an image) · h pose of the filter
 #       i input channel · o output channel · n both (o h) · p entry of the window
 #       y x place
@@ -72,7 +74,7 @@ class PairMLP(IndexTables):
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002c
 #| code-fold: true
-#| code-summary: "The branch of full attention"
+#| code-summary: "PairAttention: the branch of full attention, (16)–(19)"
 def filters_by_pair(
     conv:EquivariantConv2d,
 )->Tensor:                  # `(q, i, o, h, k, k)`
@@ -135,6 +137,8 @@ class PairAttention(nn.Module):
         return total
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002f
+#| code-fold: true
+#| code-summary: "InputAttention: the attention of α_F, (20)"
 class InputAttention(nn.Module):
     "The attended input α⁺f, α⁺ = 1 − α^X α^C: α_F (P1, Eq. 20)."
     def __init__(self,
@@ -198,7 +202,7 @@ class InputAttention(nn.Module):
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000031
 #| code-fold: true
-#| code-summary: "The attention of α_RH"
+#| code-summary: "RotationAttention: the attention of α_RH"
 class RotationAttention(nn.Module):
     "Poses weighed at each place, α_RH (Romero & Hoogendoorn 2020)."
     def __init__(self,
@@ -228,7 +232,7 @@ class RotationAttention(nn.Module):
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #00000033
 #| code-fold: true
-#| code-summary: "What both layers share: arguments, checks, forward, maps"
+#| code-summary: "AttentiveConv2d: what both layers share"
 class AttentiveConv2d(EquivariantConv2d):
     "What attentive lifting and group convolution share: the branch that weighs."
     def __init__(self,

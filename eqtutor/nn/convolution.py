@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
 from ..core import (IndexTables, check_divides, check_input, check_positive,
-                          filter_index, filter_matrices, same_padding)
+                          each_pose, filter_index, filter_matrices, same_padding)
 from ..groups import Group, get_group
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000018
@@ -105,7 +105,7 @@ class EquivariantConv2d(IndexTables):
         check_exact(x, self.group, self.kernel_size, self.stride, self.padding,
                     self.dilation, self.strict, self.axes)
         bias:Tensor|None = self.bias
-        if bias is not None: bias = bias.repeat_interleave(self.out_poses)
+        if bias is not None: bias = each_pose(bias, self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
         y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation,
                      self.groups)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import check_input, check_positive, one_of
+from ..core import check_input, check_positive, each_pose, one_of
 from ..groups import Group
 from .convolution import EquivariantConv2d
 
@@ -71,7 +71,7 @@ class GroupConvTranspose2d(EquivariantConv2d):
         bank = rearrange(self.filters(), '(b o) i ky kx -> (b i) o ky kx',
                          b=self.groups)
         bias:Tensor|None = self.bias
-        if bias is not None: bias = bias.repeat_interleave(self.out_poses)
+        if bias is not None: bias = each_pose(bias, self.out_poses)
         y = F.conv_transpose2d(f.flatten(1, 2), bank, bias, self.stride, self.padding,
                                0, self.groups, self.dilation)
         return y.unflatten(1, (self.out_channels, self.out_poses))

@@ -277,7 +277,8 @@ class EquivariantSelfAttention2d(IndexTables):
         q, kv = self.queries_keys_values(f[:, :, None] if self.lifts else f)
         R, C = (Y - 1, X - 1) if self.window is None else (self.window//2,)*2
         around = slice(row, row + 2*R + 1), slice(column, column + 2*C + 1)
-        k = F.pad(kv.chunk(2, -1)[0], (0, 0, C, C, R, R))[..., *around, :].flatten(3, 4)
+        k = F.pad(kv.chunk(2, -1)[0], (0, 0, C, C, R, R))
+        k = k[(..., *around, slice(None))].flatten(3, 4)
         inside = F.pad(k.new_ones(Y, X), (C, C, R, R))[around].flatten() > 0
         s = self.scores(q[:, :, :, row, column], k, (R, C))
         s = s.masked_fill(~inside, -torch.inf)
@@ -301,7 +302,7 @@ class EquivariantSelfAttention2d(IndexTables):
         x_shape:Sequence[int], # of the input
         y_shape:Sequence[int], # of the output
     )->int:
-        "Multiply-accumulates of a forward pass (Theorem 23.13), without softmaxes."
+        "Multiply-accumulates (Theorem 23.13): no softmaxes, no products of weights."
         plan, S = self.plan(x_shape), 1 if self.lifts else len(self.group)
         targets = 1 if self.encoder is None else len(self.group)
         passes, keys = len(self.originals['index']), math.prod(plan.extent)

@@ -86,9 +86,10 @@ def _png(
     palette:bytes,     # three a colour
     **options:int,     # of Pillow
 )->str:
-    "A palette PNG as a `data:` URI."
-    image = Image.frombytes('P', index.shape[::-1], index.tobytes())
-    image.putpalette(palette)
+    "A palette PNG as a `data:` URI, with the colours that occur and no others."
+    used, number = np.unique(index, return_inverse=True)   # 0, a gap's, stays first
+    image = Image.frombytes('P', index.shape[::-1], number.astype(np.uint8).tobytes())
+    image.putpalette(np.frombuffer(palette, np.uint8).reshape(-1, 3)[used].tobytes())
     buffer = io.BytesIO()
     image.save(buffer, 'PNG', optimize=True, **options)
     return _data_uri(buffer.getvalue())
@@ -956,8 +957,8 @@ def open_links(
     repo = url.removeprefix('https://github.com/')
     colab = 'https://colab.research.google.com/github'
     binder = 'https://mybinder.org/v2/gh'
-    links = {'in Colab': f'{colab}/{repo}/blob/{branch}/{path}',
-             'on Binder': f'{binder}/{repo}/{branch}?urlpath=lab/tree/{path}',
+    links = {'in Colab': f'{colab}/{repo}/blob/student/{path}',
+             'on Binder': f'{binder}/{repo}/{branch}?urlpath=lab/tree/course/{path}',
              'on GitHub': f'{url}/blob/{branch}/{path}'}
     all_ = ' · '.join(f'[{where}]({link})' for where, link in links.items())
     return f'Open this notebook: {all_}'

@@ -7,8 +7,8 @@ import torch
 from matplotlib.figure import Figure
 
 from eqtutor.experiments.self_attention_figures import (
-    draw_lifting, draw_network, draw_table_and_function, draw_three_poses, lifting_parts,
-    position_scores, three_pose_weights)
+    differing_cells, draw_lifting, draw_network, draw_table_and_function, draw_three_poses,
+    lifting_parts, position_scores, three_pose_weights)
 from eqtutor.groups import get_group
 
 PIXEL, K = (3, 4), 3
@@ -48,7 +48,7 @@ def test_three_pose_weights_are_those_of_the_definition(name):
     weights = three_pose_weights(f, PIXEL, Q, keys, rho, eps, group)
     n = len(group)
     for h, t in product(range(n), repeat=2):
-        query = Q @ f[:, t, *PIXEL]
+        query = Q @ f[(slice(None), t, *PIXEL)]
         scores = torch.stack([
             query @ (keys @ near(f, i, j)[:, s] + rho[h, K*i + j] + eps[group.mul[group.inv[t], s]])
             for s, i, j in product(range(n), range(K), range(K))])
@@ -59,7 +59,7 @@ def test_position_scores_are_those_of_one_asker_in_one_pose():
     _, f, Q, _, rho, _ = case('p4')
     scores = position_scores(f, PIXEL, Q, rho)
     for h, t, i, j in product(range(4), range(4), range(K), range(K)):
-        expected = (Q @ f[:, t, *PIXEL]) @ rho[h, K*i + j]
+        expected = (Q @ f[(slice(None), t, *PIXEL)]) @ rho[h, K*i + j]
         torch.testing.assert_close(scores[h, t, i, j], expected)
 
 
@@ -67,21 +67,21 @@ def test_lifting_parts_are_those_of_the_definition():
     _, f, Q, keys, rho, _ = case('p4', c=1)
     image = f[:, 0]
     patch, content, position, weights = lifting_parts(image, PIXEL, Q, keys, rho)
-    query = Q @ image[:, *PIXEL]
+    query = Q @ image[(slice(None), *PIXEL)]
     for h in range(4):
         scores = torch.stack([query @ (keys @ near(image, i, j) + rho[h, K*i + j])
                               for i, j in product(range(K), repeat=2)])
         torch.testing.assert_close((content + position[h]).flatten(), scores)
         torch.testing.assert_close(weights[h].flatten(), scores.softmax(0))
     middle = patch[K//2, K//2]
-    assert middle == image[0, *PIXEL] and (patch != middle).any()
+    assert middle == image[(0, *PIXEL)] and (patch != middle).any()
 
 
 def test_three_poses_show_the_named_asker_and_frame_its_panel(figure):
     group, f, Q, keys, rho, eps = case('p4')
     weights = three_pose_weights(f, PIXEL, Q, keys, rho, eps, group)
     place = position_scores(f, PIXEL, Q, rho)
-    draw_three_poses(weights, place, h=2, asker=3)
+    draw_three_poses(f[0, 0], PIXEL, weights, place, h=2, asker=3)
     shown = panels(figure())
     assert any(torch.equal(array, place[2, 3]) for _, array in shown)
     framed = [array for ax, array in shown if ax.spines['top'].get_linewidth() > 2]
@@ -91,6 +91,26 @@ def test_three_poses_show_the_named_asker_and_frame_its_panel(figure):
     marked = [text.get_text() for ax in figure().axes for text in ax.texts
               if text.get_color() == 'w']
     assert marked == ['3']     # the asker
+
+
+def test_arrows_of_three_poses_lead_to_the_brightest_pixel(figure):
+    group, f, Q, keys, rho, eps = case('p4')
+    weights = three_pose_weights(f, PIXEL, Q, keys, rho, eps, group)
+    place = position_scores(f, PIXEL, Q, rho)
+    draw_three_poses(f[0, 0], PIXEL, weights, place, h=2, asker=3)
+    window = next(ax for ax in figure().axes if 'read in pose' in ax.get_title())
+    ends = torch.tensor([t.xy for t in window.texts if t.get_text() == ''])
+    x, y = ends.mean(0).round().int().tolist()
+    assert len(ends) == 4
+    assert weights[2, 3].sum(0)[K//2 - y, K//2 + x] == weights[2, 3].sum(0).max()
+
+
+def test_differing_cells_are_one_cell_moved_with_the_encoding():
+    torch.manual_seed(1)
+    panel = some(5, 5)
+    panels = torch.stack([panel.rot90(h) for h in range(4)])
+    panels[2, 0, 1] += 9          # above, left of the middle; the others turn with it
+    assert differing_cells(panels) == [(4, 3), (1, 4), (0, 1), (3, 0)]
 
 
 def test_lifting_writes_the_sum_of_weights_times_patch(figure):

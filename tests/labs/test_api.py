@@ -67,7 +67,7 @@ def test_names_of_one_module(tmp_path):
                  'eqtutor/nn/x.py')
     assert [*public_names(module, tmp_path)] == [found]
     assert reference([found], FILES) == (
-        '### eqtutor.nn.x\n\n- [<code>f</code>](../3_papers/24_x.ipynb#f): Says \\[x](y). '
+        '## eqtutor.nn.x\n\n- [<code>f</code>](../3_papers/24_x.ipynb#f): Says \\[x](y). '
         '[24](../3_papers/24_x.ipynb)')
 
 

@@ -20,7 +20,8 @@ from eqtutor.groups import D
 from eqtutor.labs import (Exercise, Mistake, NotYet, all_exercises, chapter_exercises, chapter_of,
                           check, course_chapters, decode, encode, exercise_order, first_hint,
                           get_exercise, judge)
-from eqtutor.labs.exercise import find_permutation, same_answer
+from eqtutor.labs.comparing import same_answer
+from eqtutor.labs.relations import find_permutation
 
 FOLDER = Path(labs.__file__).parent
 EXERCISES = all_exercises()
@@ -234,7 +235,8 @@ def general(answer):
 
 
 @pytest.mark.parametrize('answer, says', [
-    (lambda y: 3*y, '3 times the right one'), (lambda y: y[:, :, :1], 'has shape'),
+    (lambda y: 3*y, '3 times the right one'), (lambda y: y[:, 1:3], 'has shape'),
+    (lambda y: y[:, :, :1], 'the first element of the right answer over axis 2'),
     (lambda y: y*float('nan'), 'NaN'), (lambda y: y.flip(1), 'Which way does the group move it'),
     (lambda y: y + (y == y.max()), 'differ most at index'), (lambda y: 'a', 'It answers a')])
 def test_what_is_no_known_mistake_is_described(answer, says): assert says in general(answer)
@@ -246,8 +248,11 @@ WORDS, NAMED = ['a', 'b', 'c'], {'x': True, 'y': [1, 2]}
 @pytest.mark.parametrize('right, answer, says', [
     (WORDS, ['a', 'c', 'b'], 'Look again at entries (counted from 0) 1, 2. The rest is right.'),
     (WORDS, ['c', 'a', 'b'], 'Look again at entries (counted from 0) 0, 1, 2.'),
-    (WORDS, ['a', 'b'], 'Your list has 2 entries, 3 are expected.'),
-    (WORDS, 'abc', 'Expected a list, got abc.'), (WORDS, None, 'Expected a list, got None.'),
+    (WORDS, ['a', 'b'], 'All that it lists is right, and one is missing.'),
+    (WORDS, ['a', 'x'], 'Your list has 2 entries, 3 are expected.'),
+    (WORDS, 'abc', 'Expected a list, got abc.'),
+    (WORDS, None, '`guess` returns nothing (`None`). Does it end in `return …`? What is printed is '
+     'no answer.'),
     (NAMED, {'x': False, 'y': [1, 2]}, "Look again at 'x'. The rest is right."),
     (NAMED, {'x': True, 'y': [2, 1]}, "Look again at 'y'. The rest is right."),
     (NAMED, {'x': True}, "Your keys are ['x'], expected are ['x', 'y']."),

@@ -2,6 +2,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -381,23 +382,26 @@ def test_an_interrupted_run_goes_on(students, tmp_path):
 
 
 def own_memory(root):
-    """MB of the grader: the command, the process that judges and its forks, without sandboxes.
+    """MB that the grader holds: the command, the process that judges and its forks, no sandboxes.
 
-    What processes share is counted once (PSS).
+    What processes share is counted once. Pages of libraries that lie on the disk are not counted:
+    the system drops them when it needs room. (`import torch` alone reads 240 MB of them where torch
+    is built for CUDA, and holds 280.)
     """
     total = 0
     for process in [root, *root.children(recursive=True)]:
         try:
             command = ' '.join(process.cmdline())
             if '_worker.py' in command or 'bwrap' in command: continue
-            total += process.memory_full_info().pss
-        except psutil.Error:
-            pass   # it has ended
-    return total/2**20
+            sums = Path(f'/proc/{process.pid}/smaps_rollup').read_text()
+        except (psutil.Error, OSError):
+            continue   # it has ended
+        total += sum(int(kb) for kb in re.findall(r'^Pss_(?:Anon|Shmem):\s+(\d+) kB', sums, re.M))
+    return total/1024
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux tells shared memory apart')
-def test_the_grader_itself_takes_less_than_800_mb(students, tmp_path):
+def test_the_grader_itself_holds_less_than_500_mb(students, tmp_path):
     hand_in_many(students, tmp_path/'in', 4)
     command = [sys.executable, '-m', 'eqtutor', 'labs', 'grade', tmp_path/'in', '--out',
                tmp_path/'out', '--workers', '2', *['--unsafe']*bool(without_isolation())]
@@ -407,8 +411,7 @@ def test_the_grader_itself_takes_less_than_800_mb(students, tmp_path):
             sizes.append(own_memory(process))
             time.sleep(.02)
     assert process.returncode == 0 and len(table(tmp_path/'out')) == 4
-    # torch alone is more than 150; where no other process shares it, the whole has taken 655
-    assert 150 < max(sizes) < 800, max(sizes)
+    assert 100 < max(sizes) < 500, max(sizes)
 
 
 def test_what_is_done_for_a_class_loads_no_torch():

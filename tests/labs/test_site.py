@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from eqtutor.labs.site import (COLUMNS, FoldCode, NumberTitle, clean_signature, light, link_papers,
-                               local_links, share_pictures, why_folded)
+from eqtutor.labs.site import (COLUMNS, SHOWN, FoldCode, NumberTitle, clean_signature, light,
+                               link_papers, local_links, share_pictures, why_folded)
 
 SITE = 'https://x.org/course/'
 
@@ -52,6 +52,14 @@ def test_folds_are_written_as_directives():
     assert nb.cells[1].source == 'x = 1'
 
 
+def test_fold_of_an_exported_cell_is_written_once():
+    "Quarto refuses a cell in which a directive stands twice."
+    own = '#| code-fold: true\n#| code-summary: "may be skipped"\nx = 1'
+    nb = notebook('nbs/1_foundations/01_x.ipynb', ('code', SHOWN + own), ('code', SHOWN + 'x = 1'))
+    FoldCode(nb).begin()
+    assert [c.source for c in nb.cells] == [own, SHOWN + 'x = 1']
+
+
 def test_links_within_the_site_are_relative():
     shown = {'1_a/groups.html#group'}
     page = f'{SITE}1_a/groups.html'
@@ -69,6 +77,8 @@ def test_signature_is_plain_and_fits():
     assert max(map(len, lines)) <= COLUMNS and '    b:Callable[[int, int], str],' in lines
     assert '    a:Group | str,' in lines and '__main__' not in ''.join(lines)
     assert not any('](' in line for line in lines)
+    assert clean_signature('def A(\n    *args:Any, **kwargs:Any\n)->None:') == 'class A'
+    assert clean_signature('def f(\n    *args:int\n):') == 'def f(\n    *args:int\n):'
 
 
 def test_first_mention_of_a_paper_leads_to_its_entry():

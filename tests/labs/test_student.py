@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from eqtutor.experiments.finer_turns import stored_runs
+from eqtutor.files import results_folder
 from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, course_chapters,
                           open_lab, student_copy, stub)
-from eqtutor.labs.course import package_folder
+from eqtutor.labs.course import course_folder, package_folder
 from eqtutor.labs.handins import seed_of
 from eqtutor.labs.roster import read_roster
 from eqtutor.labs.student import cell_mark, reading_copy, seeded
@@ -325,14 +326,20 @@ def test_every_check_of_the_course_takes_a_seed(built):
 
 
 def test_the_copied_course_finds_its_results(tmp_path, monkeypatch):
-    "Chapters 26 and 30 read what `eqtutor lab` laid beside them."
+    "What `eqtutor lab` laid beside the chapters: records, and weights with their checksums."
     copy_course(tmp_path, chapters=['26', '30'])
     monkeypatch.chdir(tmp_path/'nbs'/'3_papers')
     assert stored_runs('beyond-training') and stored_runs('beyond-accuracy')
-    monkeypatch.chdir(tmp_path/'nbs'/'4_course')
-    nb = json.loads(Path('30_results.ipynb').read_text(encoding='utf-8'))
-    search = next(s for c in nb['cells'] if 'RESULTS =' in (s := ''.join(c['source'])))
-    names = {'Path': Path}
-    exec(search.partition('\n\n')[0], names)
-    assert names['RESULTS'].samefile(tmp_path/'results')
-    assert (names['RESULTS']/'bench'/'networks.json').is_file()
+    assert results_folder().samefile(tmp_path/'results')
+    assert (tmp_path/'results'/'weights'/'SHA256SUMS').is_file()
+
+
+def test_each_page_s_notebook_is_published_and_installs_the_package_on_colab(tmp_path):
+    "The site opens the student's copy in Colab, from a branch that this command fills."
+    copy_course(tmp_path, colab=True)
+    for name, path in course_chapters().items():
+        copied = tmp_path/path.relative_to(course_folder().parent)
+        cells = json.loads(copied.read_text(encoding='utf-8'))['cells']
+        installs = [''.join(c['source']) for c in cells if c['cell_type'] == 'code'
+                    and ''.join(c['source']).startswith('! ')]
+        assert name == 'index' or installs == [''.join(cells[1]['source'])], name

@@ -2,12 +2,14 @@
 import copy
 import pickle
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
 
+from eqtutor.actions import act
 from eqtutor.cost import count_macs, layer_costs
-from eqtutor.equivariance import assert_equivariant, perturb_
+from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
 from eqtutor.experiments.affine import unfolded
 from eqtutor.groups import Group, get_group
 from eqtutor.kernels.windows import window_scores, window_sum
@@ -15,7 +17,9 @@ from eqtutor.nn.affine import (AffineLayer, AffineMap, AffineSelfConv2d, GroupAf
                                GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d,
                                LiftingAffineSelfConv2d, SimpleAffineSelfConv2d,
                                attention_weights, filters_at)
+from eqtutor.nn.attention import StandAloneSelfAttention2d
 from eqtutor.nn.convolution import GroupConv2d
+from eqtutor.widgets import moved_pixel
 
 LAYERS = (SimpleAffineSelfConv2d, AffineSelfConv2d, GroupSimpleAffineSelfConv2d,
           GroupAffineSelfConv2d, LiftingAffineSelfConv2d)
@@ -275,3 +279,105 @@ def test_a_layer_counts_what_its_unfolded_twin_costs(cls, group):
     counted = count_macs(layer, x, twins={AffineLayer: unfolded})
     assert sum(row.macs for row in layer_costs(layer, x)) == counted
     torch.testing.assert_close(unfolded(layer, x), layer(x), **close)
+
+
+# --- what the chapter says of the layers, measured against loops and twins
+
+def seen_from(A, f, H, h, place, offset):
+    "The affine map from the pose h at a place, Eq. 22.4; is there a pixel? Beyond, f is 0."
+    (i, j), (down, right) = (place[0] + offset[0], place[1] + offset[1]), offset
+    inside = 0 <= i < f.shape[-2] and 0 <= j < f.shape[-1]
+    x, y = (H.matrices[H.inv[h]] @ torch.tensor([right, -down], dtype=torch.float64)).tolist()
+    r = A.psi.shape[-1]//2
+    at = (..., r - round(y), r + round(x))              # x points right, y up
+    total = A.beta[at].clone()
+    for source in range(f.shape[1] if inside else 0):
+        psi = A.psi if A.psi.ndim == 3 else A.psi[:, H.mul[H.inv[h], source]]
+        total = total + psi[at]*f[:, source, i, j]
+    return total, inside
+
+
+def target_by_target(layer, f):
+    "Equations 22.3 and 22.5 for one input, as printed: a sum over places and poses a target."
+    H, r, d = layer.group, layer.kernel_size//2, layer.out_channels//layer.heads
+    names = ['embed']*3 if layer.simple else ['query', 'key', 'value']
+    maps = [getattr(layer, 'affine' if layer.simple else f'affine_{name}') for name in names]
+    linear = [getattr(layer, name)(f)[0] for name in names]
+    Q, K, V = [t if t.ndim == 4 else t[:, None] for t in linear]         # (c, poses, h, w)
+    offsets = list(product(range(-r, r + 1), repeat=2))
+    out = f.new_zeros(layer.out_channels, len(H), *f.shape[-2:])
+    for h, *place in product(*map(range, out.shape[1:])):
+        query, _ = seen_from(maps[0], Q, H, h, place, (0, 0))
+        keys, inside = zip(*(seen_from(maps[1], K, H, h, place, offset) for offset in offsets))
+        values = [seen_from(maps[2], V, H, h, place, offset)[0] for offset in offsets]
+        keys, values, inside = torch.stack(keys), torch.stack(values), torch.tensor(inside)
+        if layer.boundary == 'mask': keys, values = keys[inside], values[inside]
+        for n in torch.arange(layer.out_channels).split(d):
+            alpha = (keys[:, n] @ query[n]/d).softmax(0)
+            out[(n, h, *place)] = alpha @ values[:, n]
+    return layer.out((out[:, 0] if layer.images else out)[None])
+
+
+@pytest.mark.parametrize('boundary', ['mask', 'zero'])
+@pytest.mark.parametrize('cls, group', [
+    *((cls, ()) for cls in IMAGES), *product(ON_G, [('mirror',), ('p4',), ('p4m',)])])
+def test_a_layer_is_the_sum_that_is_printed(cls, group, boundary):
+    layer, x = made(cls, 3, *group, n=(3, 4), boundary=boundary)
+    torch.testing.assert_close(layer(x[:1]), target_by_target(layer, x[:1]), **close)
+
+
+def test_stand_alone_self_attention_is_the_layer_with_factors_of_one():
+    "Ramachandran et al. 2019 (P2, end of 3.1): ψ = 1, and a key shift of rows and columns."
+    layer, x = made(AffineSelfConv2d, 3)
+    sasa = StandAloneSelfAttention2d(3, 4, 3, 2).double()
+    with torch.no_grad():
+        for name, p in layer.named_parameters():
+            if name.endswith('psi'): p.fill_(1.)
+            if name.endswith('beta'): p.zero_()
+        for name in ('query', 'key', 'value'):
+            getattr(sasa.maps, name).load_state_dict(getattr(layer, name).state_dict())
+        sasa.out.load_state_dict(layer.out.state_dict())
+        rows, columns = sasa.relative.rows.normal_(), sasa.relative.columns.normal_()
+        by_row = rows[..., None].expand(2, 1, 3, 3)           # a head has two channels
+        by_column = columns[..., None, :].expand(2, 1, 3, 3)
+        layer.affine_key.beta.copy_(torch.cat([by_row, by_column], 1).flatten(0, 1))
+    torch.testing.assert_close(layer(x), sasa(x), **close)
+
+
+class ShiftStays(GroupAffineMap):
+    "Wrong on purpose: β(Δ) where β(h⁻¹Δ) belongs."
+    def psi_and_beta(self):
+        psi, beta = super().psi_and_beta()
+        beta = beta.unflatten(0, (self.heads, -1))
+        return psi, beta[:, :1].expand_as(beta).flatten(0, 1)
+
+
+def test_a_shift_that_stays_is_hidden_by_a_new_layer_and_found_in_a_trained_one():
+    torch.manual_seed(0)
+    broken = GroupAffineSelfConv2d(3, 4, 3, 'p4', 2, init='conditioned').double()
+    for A in (broken.affine_query, broken.affine_key, broken.affine_value): A.__class__ = ShiftStays
+    x = torch.randn(1, 3, 4, 6, 6, dtype=torch.float64)
+    assert_equivariant(broken, x, 'p4', tol=1e-12)
+    assert max(equivariance_error(perturb_(broken), x, 'p4')) > .05
+
+
+@pytest.mark.parametrize('group', ['p4', 'p4m'])
+def test_filters_are_weights_times_moved_templates_and_move_like_a_feature_map(group):
+    layer, x = made(LiftingAffineSelfConv2d, 3, group, n=(7, 7))
+    H, heads = layer.group, 2
+    weights = attention_weights(layer, x)[..., 2, 3].unflatten(2, (3, 3))    # b n ky kx g
+    weights = weights.movedim(-1, 2).repeat_interleave(4//heads, 1)
+    psi = layer.affine_value.psi[None]
+    templates = torch.stack([act(H, h, psi) for h in H.elements], 2)
+    torch.testing.assert_close(filters_at(layer, x, 2, 3), weights*templates, **close)
+    for h in H.elements:
+        there = filters_at(layer, act(H, h, x), *moved_pixel(H, h, (2, 3), 7))
+        torch.testing.assert_close(there, act(H, h, filters_at(layer, x, 2, 3)), **close)
+
+
+def test_a_lifting_layer_of_the_conditioned_start_has_the_same_weights_in_all_poses():
+    torch.manual_seed(0)
+    layer = LiftingAffineSelfConv2d(1, 4, 5, 'p4', heads=1, init='conditioned').double()
+    weights = attention_weights(layer, torch.randn(1, 1, 6, 6, dtype=torch.float64))
+    torch.testing.assert_close(weights, weights[:, :, :, :1].expand_as(weights), **close)
+    assert weights.std(2).max() > .01

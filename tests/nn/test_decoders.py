@@ -28,6 +28,19 @@ def test_a_transposed_convolution_is_exact_at_every_size(group, sizes, shape, bl
     assert_equivariant(layer, f, group)
     assert_equivariant(perturb_(layer), f, group)
 
+def test_without_symmetry_they_are_torch_s_own(blocks):
+    torch.manual_seed(0)
+    x = torch.randn(2, 4, 5, 7)
+    for mode in 'nearest', 'bilinear':
+        same = nn.Upsample(scale_factor=3, mode=mode)(x)
+        torch.testing.assert_close(GroupUpsample2d(3, mode)(x), same)
+    layer = GroupConvTranspose2d(4, 6, 4, 'Z2', 3, 1, dilation=2, groups=blocks)
+    own = nn.ConvTranspose2d(4, 6, 4, 3, 1, dilation=2, groups=blocks)
+    filters = layer.weight.unflatten(0, (blocks, -1))[:, :, :, 0]
+    own.weight.data = filters.transpose(1, 2).flatten(0, 1)
+    own.bias.data = layer.bias.data
+    torch.testing.assert_close(layer(x[:, :, None])[:, :, 0], own(x))
+
 @pytest.mark.parametrize('cls', [LiftingConv2d, GroupConv2d, GroupConvTranspose2d])
 def test_blocks_of_channels_do_not_hear_of_each_other(cls):
     torch.manual_seed(0)

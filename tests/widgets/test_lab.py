@@ -237,19 +237,22 @@ def test_channel_that_is_not_there(lab):
 
 
 def test_broken_layer(lab):
-    live = Live(lab, 'A broken layer')
+    live = Live(lab, 'Half a pool')
     live.press('PageUp', 18)
     live.says('element 1: 90°')
     live.breaks()
+    live.press('PageUp', 18)
+    live.says('element 2: 180°')
+    live.holds()
 
 
 def test_click_and_turn(lab):
-    live = Live(lab, 'What a response depends on')
+    live = Live(lab, 'Where a pixel looks')
     row, column, _ = live.sliders.all()
     live.says('element 0: 0°')
-    place, pictures = [10, 10], set()
+    place, pictures = [5, 8], set()
     for slider, key, (down, right) in [(row, 'ArrowRight', (1, 0)), (column, 'ArrowRight', (0, 1)),
-                                       (row, 'End', (16, 0))]:
+                                       (row, 'End', (10, 0))]:
         slider.focus()
         lab.keyboard.press(key)
         place = [place[0] + down, place[1] + right]
@@ -259,14 +262,14 @@ def test_click_and_turn(lab):
     for h in 1, 2, 3:
         live.press('ArrowRight')
         live.says(f'element {h}: {90*h}°')
-        live.shows(f'Now, marked: {name_of(moved_pixel("p4", h, place, 28))}.')
+        live.shows(f'Now, marked: {name_of(moved_pixel("p4", h, place, 17))}.')
         live.holds(1e-4)
         pictures.add(tuple(live.images()))
     assert len(pictures) == 6 and live.box.locator('.mark').is_visible()
 
 
 def test_click_and_turn_broken(lab):
-    live = Live(lab, 'A layer that forgets to move the kernel')
+    live = Live(lab, 'All poses look to the right')
     live.says('element 0: 0°')
     live.press('ArrowRight')
     live.says('element 1: 90°')

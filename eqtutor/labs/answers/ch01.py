@@ -34,6 +34,10 @@ def all_maps(n, m): return m**n
 
 def without_the_trivial_one(n, m): return math.gcd(n, m) - 1
 
+def order_of_the_first(n, m): return n
+
+def least_common_multiple(n, m): return n*m//math.gcd(n, m)
+
 
 EXERCISES = [
     Exercise('1.1', 'proof', 3),
@@ -69,5 +73,10 @@ EXERCISES = [
         Mistake(without_the_trivial_one,
                 'You leave out the map that sends everything to the identity. It respects all '
                 'products.'),
+        Mistake(order_of_the_first,
+                'Your number is n. That is right for m = n; in general not every image k of the '
+                'generator has n·k = 0 modulo m.'),
+        Mistake(least_common_multiple,
+                'This is the least common multiple. Count the k below m with n·k = 0 modulo m.'),
     ]),
 ]

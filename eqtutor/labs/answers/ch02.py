@@ -33,6 +33,9 @@ def orbits_under_element_1(n, group):
     return len(torch.minimum(first, second).unique())
 
 
+def all_pixels(n, group): return n*n
+
+
 def moved_bright(turns=1, step=1):
     "Where the bright pixel of panel 1 goes for each h; h turns the grid and steps the panels."
     f = torch.zeros(4, 3, 3)
@@ -65,6 +68,23 @@ def one_window_too_few(n, layers):
 
 def last_layer_only(n, layers): return is_exact(sizes_before(n, layers)[-1], *layers[-1])
 
+def through_a_loop(n, layers, size_first=False, strided=True):
+    "The loop over the layers, with what may be wrong in it as arguments."
+    exact = []
+    for k, s, p in layers:
+        after = (n + 2*p - k)//(s if strided else 1) + 1
+        exact.append(is_exact(after if size_first else n, k, s, p))
+        n = after
+    return exact
+
+def any_layer(n, layers): return any(through_a_loop(n, layers))
+
+def first_layer_only(n, layers): return through_a_loop(n, layers)[0]
+
+def size_too_early(n, layers): return all(through_a_loop(n, layers, size_first=True))
+
+def stride_forgotten(n, layers): return all(through_a_loop(n, layers, strided=False))
+
 def padding_on_one_side(n, layers):
     return all((m + p - k) % s == 0 for m, (k, s, p) in zip(sizes_before(n, layers), layers))
 
@@ -83,6 +103,9 @@ EXERCISES = [
         Mistake(orbits_under_element_1,
                 'Only element 1 and its pixel are compared. An orbit collects the places under '
                 '*every* element.'),
+        Mistake(all_pixels,
+                'Your number is that of the pixels. Give all pixels of an orbit one name before '
+                'you count; and count by `.unique()`, for in a set no two tensors are equal.'),
     ]),
     Exercise('2.3', 'predict', 2, name='bright', right=moved_bright(), mistakes=[
         Mistake(moved_bright(step=0),
@@ -104,6 +127,16 @@ EXERCISES = [
         Mistake(last_layer_only,
                 'You test the last layer only. The whole keeps the symmetry if every layer does '
                 '(Proposition 4.2 will say so), and one that does not can spoil it.'),
+        Mistake(any_layer, 'Yours is True if *any* layer is exact. All must be.'),
+        Mistake(first_layer_only,
+                'You answer after the first layer. Is `return` inside the loop, before the others '
+                'were tested?'),
+        Mistake(size_too_early,
+                'You test each layer at the size that it leaves. It is exact or not at the size '
+                'that it *finds*: test first, then compute the next size.'),
+        Mistake(stride_forgotten,
+                'Your size after a layer does not know the stride: windows begin at every s-th '
+                'pixel.'),
         Mistake(padding_on_one_side, 'The padding counts on both sides: n + 2p, not n + p.'),
     ]),
 ]

@@ -35,6 +35,13 @@ def not_moved_back(f, group): return lambda x: moved_copies(f, group, x, after=0
 
 def sum_for_mean(f, group): return lambda x: moved_copies(f, group, x).sum(0)
 
+def maximum_for_mean(f, group): return lambda x: moved_copies(f, group, x).amax(0)
+
+def f_of_the_mean(f, group):
+    return lambda x: f(moved_copies(lambda y: y, group, x, after=0).mean(0))
+
+def f_alone(f, group): return f
+
 def input_not_moved(f, group):
     return lambda x: moved_copies(f, group, x, before=False, after=1).mean(0)
 
@@ -57,6 +64,12 @@ EXERCISES = [
         Mistake(sum_for_mean,
                 'You sum over the group. That is equivariant, too, but asked is the mean: an f '
                 'that has the symmetry already must come out unchanged.'),
+        Mistake(maximum_for_mean,
+                'You take the maximum over the group; asked is the mean.'),
+        Mistake(f_of_the_mean,
+                'You average the moved inputs, and call f once. Call f on each moved input, and '
+                'average what comes out.'),
+        Mistake(f_alone, 'Your map is f itself: nothing is moved, nothing averaged.'),
         Mistake(input_not_moved, 'The input is not moved: you average moved copies of one output.'),
     ]),
     Exercise('4.3', 'predict', 2, name='broken_under_mirror',

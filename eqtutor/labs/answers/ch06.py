@@ -22,6 +22,14 @@ def softmax_over_channels(f): return weighted(f.softmax(1))
 
 def no_softmax(f): return weighted(f)
 
+def softmax_over_columns(f): return weighted(f.softmax(-1))
+
+def gates(f): return weighted(f.sigmoid())
+
+def hard_maximum(f): return torch.tensor(POSES)[f.argmax(2)]
+
+def whole_turns(f): return weighted(f.softmax(2), (1, 1, 1, 1))
+
 def poses_from_1(f): return weighted(f.softmax(2), (1j, -1, -1j, 1))
 
 
@@ -47,6 +55,16 @@ EXERCISES = [
         Mistake(no_softmax,
                 'The features weigh the directions as they are. Softmax first: weights are '
                 'positive and sum to one over the poses.'),
+        Mistake(softmax_over_columns,
+                'Your softmax runs over the last axis, the columns. The group axis is axis 2.'),
+        Mistake(gates,
+                'Your weights are sigmoids. They must sum to one over the poses: softmax.'),
+        Mistake(hard_maximum,
+                'You take the direction of the largest pose alone. All poses count, with their '
+                'softmax as weights.'),
+        Mistake(whole_turns,
+                r'All your poses point to 1: $e^{2\pi iq}$ is a whole turn. Pose q is q *quarter* '
+                'turns.'),
         Mistake(poses_from_1, 'Your poses begin at 1: q runs from 0, and pose 0 points to 1.'),
     ]),
 ]

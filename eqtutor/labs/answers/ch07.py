@@ -31,6 +31,14 @@ def cycle_of_panel_0(group, h): return cycles(group, h)[:1]
 
 def first_panel_twice(group, h): return [[*cycle, cycle[0]] for cycle in cycles(group, h)]
 
+def lengths(group, h): return [len(cycle) for cycle in cycles(group, h)]
+
+def those_that_move(group, h): return [cycle for cycle in cycles(group, h) if len(cycle) > 1]
+
+def one_step(group, h): return [[q, int(group.mul[h, q])] for q in group.elements]
+
+def smallest_last(group, h): return [cycle[1:] + cycle[:1] for cycle in cycles(group, h)]
+
 def sorted_inside(group, h): return [sorted(cycle) for cycle in cycles(group, h)]
 
 
@@ -55,6 +63,12 @@ EXERCISES = [
         Mistake(first_panel_twice,
                 'Off by one: each cycle ends before it comes home; the first panel does not stand '
                 'at its end again.'),
+        Mistake(lengths, 'These are the lengths of the cycles. List the panels in each.'),
+        Mistake(those_that_move,
+                'The identity leaves every panel where it is: that is a cycle too, of one panel.'),
+        Mistake(one_step,
+                'You write down one step from each panel. Go on until the panel comes home.'),
+        Mistake(smallest_last, 'Begin each cycle with its smallest panel; yours end with it.'),
         Mistake(sorted_inside,
                 'You sort the panels inside each cycle. List them in the order in which one panel '
                 'visits them; sorted are only the cycles among each other.'),

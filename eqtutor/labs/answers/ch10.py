@@ -30,6 +30,17 @@ def pushed_inside(x, top, left, size, value):
     h, w = x.shape[-2:]
     return cutout(x, top.clamp(0, h - size), left.clamp(0, w - size), size, value)
 
+def filled_outside(x, top, left, size, value):
+    return torch.where(torch.isnan(cutout(x, top, left, size, torch.nan)), x, value)
+
+def about_the_corner(x, top, left, size, value):
+    return cutout(x, top - size//2, left - size//2, size, value)
+
+def rows_or_columns(x, top, left, size, value):
+    def near(start, n): return (torch.arange(n) - start[:, None] + .5 - size/2).abs() < size/2
+    rows, columns = near(top, x.shape[-2]), near(left, x.shape[-1])
+    return torch.where(rows[:, None, :, None] | columns[:, None, None, :], value, x)
+
 def negative_starts(x, top, left, size, value):
     y = x.clone()
     for i, (t, l) in enumerate(zip(top.tolist(), left.tolist())):
@@ -52,6 +63,14 @@ EXERCISES = [
         Mistake(pushed_inside,
                 'You push squares that overhang back into the image. What lies outside is cut '
                 'off.'),
+        Mistake(filled_outside,
+                'You fill everything *but* the square: the two branches of `torch.where` are '
+                'exchanged.'),
+        Mistake(about_the_corner,
+                'Your squares lie around the point (top, left). It is their top left corner.'),
+        Mistake(rows_or_columns,
+                'You fill whole rows and whole columns. A pixel lies in the square if its row '
+                '*and* its column do.'),
         Mistake(negative_starts,
                 'A negative start in a slice counts from the far end: a square that overhangs '
                 'above or on the left is lost or misplaced. Clamp both ends at 0, or compare with '

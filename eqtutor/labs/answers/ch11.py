@@ -28,6 +28,12 @@ def ordinary_convolution(shape, out_channels, kernel_size, groups):
     return b*c*places*out_channels//groups*kernel_size**2
 
 
+def each_output_pixel(shape, out_channels, kernel_size, groups):
+    b, c, h, w = shape
+    grown = b, c, h + kernel_size - 1, w + kernel_size - 1
+    return transposed_macs(grown, out_channels, kernel_size, groups)
+
+
 def odd_sizes(seed): return [(k,) for k in (1, 3, 5, 7)]
 
 def overcount(kernel_size): return kernel_size**2
@@ -50,6 +56,9 @@ EXERCISES = [
         Mistake(ordinary_convolution,
                 'These are the MACs of an ordinary convolution without padding, which counts '
                 '*output* pixels. Here each input pixel is multiplied by a whole window.'),
+        Mistake(each_output_pixel,
+                'You count a window at each *output* pixel. A transposed convolution multiplies '
+                'each *input* pixel by a whole window.'),
     ]),
     Exercise('11.3', 'predict', 2, name='share_before_pool', right='50 to 75 %', mistakes=[
         Mistake('below 25 %',

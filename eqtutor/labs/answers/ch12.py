@@ -25,6 +25,18 @@ def cosine_not_stretched(t): return warm_up_then_cosine(t, length=1)
 
 def a_tenth(t): return warm_up_then_cosine(t, .1, .1, .9)
 
+def bare_cosine(t): return 2*warm_cosine(t) - 1 if t > .05 else t/.05
+
+def quarter_wave(t): return math.cos(math.pi/2*(t - .05)/.95) if t > .05 else t/.05
+
+def line_not_scaled(t): return warm_cosine(t) if t >= .05 else t
+
+def straight_down(t): return (1 - t)/.95 if t > .05 else t/.05
+
+def product_of_both(t): return min(t/.05, 1)*no_warm_up(t)
+
+def upwards(t): return 1 - warm_cosine(t) if t >= .05 else t/.05
+
 def no_warm_up(t): return (1 + math.cos(math.pi*t))/2
 
 
@@ -38,6 +50,18 @@ EXERCISES = [
                 'Your cosine begins at t = 0.05 but does not reach 0 at t = 1: stretch what is '
                 'left, 0.95, to a whole.'),
         Mistake(a_tenth, 'A twentieth is 0.05, not 0.1.'),
+        Mistake(bare_cosine,
+                'Your cosine ends at −1. A cosine goes from 1 to −1; the factor goes from 1 to 0.'),
+        Mistake(quarter_wave,
+                'Yours is a quarter of a wave, steepest at its end. The schedule is half a wave, '
+                'between 1 and 0, and flat at both ends.'),
+        Mistake(line_not_scaled,
+                'Your line reaches 0.05 at t = 0.05. It must reach 1 there.'),
+        Mistake(straight_down, 'After the warm-up yours is a straight line; asked is a cosine.'),
+        Mistake(product_of_both,
+                'Your cosine began at t = 0, and the line is multiplied by it. Up to t = 0.05 '
+                'there is the line alone; the cosine begins afterwards, at 1.'),
+        Mistake(upwards, 'Your cosine goes up, from 0 to 1. Look at its sign.'),
         Mistake(no_warm_up, 'There is no warm-up: at t = 0 the factor must be 0.'),
     ]),
     Exercise('12.3', 'predict', 2, name='weights_differ',

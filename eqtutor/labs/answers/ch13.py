@@ -15,6 +15,12 @@ def poses_before_classes(f): return f.amax((-2, -1)).transpose(1, 2).flatten(1)
 
 def mean_over_places(f): return f.mean((-2, -1)).flatten(1)
 
+def sum_over_places(f): return f.sum((-2, -1)).flatten(1)
+
+def poses_and_rows(f): return f.amax((2, 3)).flatten(1)
+
+def places_of_maxima(f): return f.flatten(3).argmax(3).flatten(1)
+
 def one_axis_left(f): return f.amax(-1).flatten(1)
 
 
@@ -25,6 +31,12 @@ EXERCISES = [
         Mistake(poses_before_classes,
                 'Classes and poses are exchanged: digit d in pose q stands at d·|H| + q.'),
         Mistake(mean_over_places, 'This is the mean over places; asked is the maximum.'),
+        Mistake(sum_over_places, 'This is the sum over places; asked is the maximum.'),
+        Mistake(poses_and_rows,
+                'You take the maximum over poses and rows, axes 2 and 3. The places are the last '
+                'two axes.'),
+        Mistake(places_of_maxima,
+                'These are the places of the maxima. Asked are the maxima themselves.'),
         Mistake(one_axis_left, 'One spatial axis is left: take the maximum over both.'),
     ]),
     Exercise('13.3', 'predict', 2, name='known_angles',

@@ -24,6 +24,9 @@ def shared_out(weight, poses): return in_every_slice(weight, poses)/poses
 
 def in_the_last_slice(weight, poses): return in_slice(weight, poses, -1)
 
+def turned_copies(weight, poses):
+    return torch.stack([weight.rot90(r, (-2, -1)) for r in range(poses)], 2)
+
 def poses_first(weight, poses): return plain_start(weight, poses).movedim(2, 1)
 
 
@@ -36,6 +39,9 @@ EXERCISES = [
                 'This is the mean over all poses: each pose hears of the others. Fill one slice.'),
         Mistake(in_the_last_slice,
                 'Slice r is how pose h reads pose hr. A pose reads itself at r = 0, the identity.'),
+        Mistake(turned_copies,
+                'You fill the slices with turned filters. The layer turns its filter itself, for '
+                'each pose; here only the slice by which a pose reads itself is filled.'),
         Mistake(poses_first, 'The poses stand on axis 2, behind the input channels.'),
     ]),
     Exercise('14.2', 'predict', 2, name='sizes_near_224', right=[190, 222, 254], mistakes=[

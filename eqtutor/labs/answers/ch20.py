@@ -13,8 +13,9 @@ def rows_of_tokens(seed):
         return normal(n, 3, seed=seed), *maps, normal(2*reach + 1, 3, seed=seed + 4), reach
     return [case(7, 1, seed), case(6, 2, seed + 10), case(3, 4, seed + 20)]
 
-def attention_in_a_row(f, Wq, Wk, Wv, table, reach, near=None, offset=None, encoded=None):
-    "What differs in the mistakes: the sources, the offset of i and j, and what is encoded."
+def attention_in_a_row(f, Wq, Wk, Wv, table, reach, near=None, offset=None, encoded=None,
+                       soft=lambda s: s.softmax(0)):
+    "What differs in the mistakes: sources, the offset of i and j, what is encoded, the weights."
     n = len(f)
     near = near or (lambda i: range(max(0, i - reach), min(n, i + reach + 1)))
     offset = offset or (lambda i, j: j - i)
@@ -25,7 +26,7 @@ def attention_in_a_row(f, Wq, Wk, Wv, table, reach, near=None, offset=None, enco
         return Wk @ (f[j] + rho), Wv @ f[j]
     def at(i):
         keys, values = zip(*(key_and_value(i, j) for j in near(i)))
-        return (torch.stack(keys) @ (Wq @ f[i])).softmax(0) @ torch.stack(values)
+        return soft(torch.stack(keys) @ (Wq @ f[i])) @ torch.stack(values)
     return torch.stack([at(i) for i in range(n)])
 
 def row_attention(f, Wq, Wk, Wv, table, reach):
@@ -39,6 +40,21 @@ def encoded_keys(*case): return attention_in_a_row(*case, encoded='after W_k')
 
 def without_encoding(f, Wq, Wk, Wv, table, reach):
     return attention_in_a_row(f, Wq, Wk, Wv, 0*table, reach)
+
+def gates(*case): return attention_in_a_row(*case, soft=torch.sigmoid)
+
+def scores_alone(*case): return attention_in_a_row(*case, soft=lambda s: s)
+
+def not_normalised(*case): return attention_in_a_row(*case, soft=torch.exp)
+
+def values_not_mapped(f, Wq, Wk, Wv, table, reach):
+    return row_attention(f, Wq, Wk, torch.eye(len(Wv)).to(Wv), table, reach)
+
+def query_not_mapped(f, Wq, Wk, Wv, table, reach):
+    return row_attention(f, torch.eye(len(Wq)).to(Wq), Wk, Wv, table, reach)
+
+def table_from_its_start(f, Wq, Wk, Wv, table, reach):
+    return row_attention(f, Wq, Wk, Wv, table.roll(reach, 0), reach)
 
 def query_encoded(f, Wq, Wk, Wv, table, reach):
     "The encoding of offset 0 added to what asks."
@@ -84,6 +100,9 @@ ATTEND = '''[bool(fn(attend, *case)) for attend in (
     lambda Q, K, V: (Q @ K.T/Q.shape[1]).softmax(1) @ V,
     lambda Q, K, V: (Q[:, None]*K/2).softmax(1).mul(V).sum(1))]'''
 
+OF_ATTENDS = ('False for attention', 'True for the port', 'False for scores divided by √d',
+              'False for scores divided by d', 'True for the port with a factor')
+
 def changes(attend, Q, K, V, new_Q, new_K, new_V):
     return not torch.allclose(attend(Q, K, V), attend(new_Q, new_K, new_V))
 
@@ -110,6 +129,17 @@ EXERCISES = [
         Mistake(encoded_keys,
                 'You add the encoding after W_k. In Equation 20.2 it is added to f(j), before.'),
         Mistake(without_encoding, 'The encoding is missing.'),
+        Mistake(gates,
+                'Your weights are a sigmoid; they must sum to one over the sources.'),
+        Mistake(scores_alone,
+                'You average with the scores. A softmax over the sources is missing.'),
+        Mistake(not_normalised,
+                'Your weights do not sum to one: divide the exponentials by their sum.'),
+        Mistake(values_not_mapped, 'What is averaged is W_v f(j), not f(j).'),
+        Mistake(query_not_mapped, 'The query is W_q f(i), not f(i).'),
+        Mistake(table_from_its_start,
+                'You read `table[Δ]`. Offset 0 stands in the middle of the table; and '
+                'Python takes a negative index for one from the end.'),
         Mistake(query_encoded,
                 'You encode the query as well. With a relative encoding ρ(i) = 0.'),
         Mistake(around_the_end,
@@ -138,11 +168,13 @@ EXERCISES = [
         Mistake([False]*4, 'Without zeros outside, a mean of equal values is that value.'),
         Mistake([True]*4, 'With "zero" a pixel at the border averages zeros, too.'),
     ]),
-    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, mistakes=[
+    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, facts=OF_ATTENDS, mistakes=[
         Mistake(turns_queries_only,
-                'Attention notices your change, too. Change Q and K alike, and leave V as it is.'),
+                'You say True to attention as well: it notices your change. Change Q and K alike, '
+                'and leave V as it is.'),
         Mistake(shuffles_tokens,
-                'You shuffle the tokens, which neither of the two notices. Change the channels.'),
+                'You say False to the port as well: it does not notice your change either, as '
+                'when tokens are shuffled. Change the channels of Q and K.'),
         Mistake(other_way_round,
                 'The other way round: True where the change is *noticed*, that is, for the port.'),
         Mistake(computes_attention,

@@ -70,6 +70,33 @@ def mean_alone(ft, W1, W2, group):
     def gate(W1, W2, products): return (W2 @ (W1 @ products.mean((1, 2))).relu()).sigmoid()
     return by_pair(ft, W1, W2, group, difference, gate)
 
+def with_gate(change, ft, W1, W2, group):
+    "α^C, where `change` makes another gate of the two scores, of the mean and of the maximum."
+    def gate(W1, W2, products):
+        def score(v): return W2 @ (W1 @ v).relu()
+        return change(score, products.mean((1, 2)), products.amax((1, 2)), products)
+    return by_pair(ft, W1, W2, group, difference, gate)
+
+def maximum_alone(*case): return with_gate(lambda s, mean, top, p: s(top).sigmoid(), *case)
+
+def sum_in_the_mean_s_place(*case):
+    return with_gate(lambda s, mean, top, p: (s(p.sum((1, 2))) + s(top)).sigmoid(), *case)
+
+def softmax_over_channels(*case):
+    return with_gate(lambda s, mean, top, p: (s(mean) + s(top)).softmax(0), *case)
+
+def halved(*case):
+    return with_gate(lambda s, mean, top, p: ((s(mean) + s(top))/2).sigmoid(), *case)
+
+def relu_at_the_end(*case):
+    return with_gate(lambda s, mean, top, p: (s(mean).relu() + s(top).relu()).sigmoid(), *case)
+
+def target_pose_alone(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, lambda G, h, q: h, right_gate)
+
+def product_of_poses(ft, W1, W2, group):
+    return by_pair(ft, W1, W2, group, lambda G, h, q: G.mul[h, q], right_gate)
+
 def two_sigmoids(ft, W1, W2, group):
     def gate(W1, W2, products):
         def score(v): return W2 @ (W1 @ v).relu()
@@ -120,6 +147,24 @@ def poses_not_moved(ft, alpha_c, psi_x, group):
     def turned(G, h, w): return act(G, h, w.transpose(0, 1)).transpose(0, 1)
     return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, turned).sigmoid()
 
+def slice_of(pick, ft, alpha_c, psi_x, group):
+    "The filter's slice for `pick(group, h, q)` in the place of that for h̃."
+    scores = torch.zeros_like(ft[0])
+    for h in group.elements:
+        w = filter_moved(group, h, psi_x)
+        for q in group.elements:
+            z = mean_and_top(alpha_c[:, h, q, None, None]*ft[:, h, q])
+            scores[h, q] = F.conv2d(z[None], w[None, :, pick(group, h, q)], padding='same')[0, 0]
+    return scores.sigmoid()
+
+def slice_of_the_target(*case): return slice_of(lambda G, h, q: h, *case)
+
+def slice_of_the_difference(*case): return slice_of(lambda G, h, q: G.relative[h, q], *case)
+
+def mean_twice(ft, alpha_c, psi_x, group):
+    def statistics(products): return torch.stack([products.mean(0)]*2)
+    return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
+
 def top_and_mean(ft, alpha_c, psi_x, group):
     def statistics(products): return mean_and_top(products).flip(0)
     return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
@@ -154,6 +199,13 @@ def inverse_on_the_left(group): return count_changed(group, lambda h, q: group.r
 
 def every_triple(group): return len(group)**3
 
+def triples_that_stay(group): return len(group)**3 - moved_triples(group)
+
+def one_element_moved(group):
+    mul, elements, inv = group.mul, group.elements, group.inv
+    return sum(int(mul[mul[k, q], inv[h]] != mul[q, inv[h]])
+               for k in elements for h in elements for q in elements)
+
 def pairs_for_triples(group): return moved_triples(group)//len(group)
 
 
@@ -167,6 +219,10 @@ HIDES_IN_THE_SUM = '''(lambda a, p, f, G: (lambda new, rel: [
     max(float((fn(a[rel[u]][:, rel[u]], p, f[rel[u]], G) - new[rel[u]][:, rel[u]]).abs().max())
         for u in G.elements) > 1e-3
 ])(fn(a, p, f, G), G.relative))(*case)'''
+
+
+HIDDEN = ('weights of the shape of `alpha`', 'Φf stays as it is',
+          'some weight changes by 0.01 or more', '(15) fails')
 
 
 def weights_of_groups(seed):
@@ -212,6 +268,17 @@ EXERCISES = [
         Mistake(added_before_the_relu,
                 'You add mean and maximum before the network. Each passes through it, and then '
                 'the two scores are added.'),
+        Mistake(maximum_alone, 'The mean is missing: (17) has two summands.'),
+        Mistake(sum_in_the_mean_s_place, 'You sum over the places; asked is their mean.'),
+        Mistake(softmax_over_channels,
+                'Your gates are a softmax over the channels. In (17) each has its own sigmoid.'),
+        Mistake(halved, 'You take the mean of the two scores; (17) adds them.'),
+        Mistake(relu_at_the_end,
+                'There is a ReLU behind W₂. The only one stands between W₁ and W₂.'),
+        Mistake(target_pose_alone,
+                'You take the matrices by h alone; they belong to the pose *difference* h⁻¹h̃.'),
+        Mistake(product_of_poses,
+                'You take the matrices by the product hh̃. The difference is h⁻¹h̃.'),
         Mistake(mean_alone, 'The maximum is missing: (17) has two summands.'),
         Mistake(two_sigmoids,
                 'You add two sigmoids. In (17) the two scores are added first, and one sigmoid '
@@ -228,6 +295,12 @@ EXERCISES = [
         Mistake(poses_not_moved,
                 'You turn the filter as an image. It is a filter on G: 𝓛_h permutes its poses '
                 'too, as `act` on `(1, 2, |H|, k, k)` does.'),
+        Mistake(slice_of_the_target,
+                'You take the slice of the filter for h. The source has pose h̃.'),
+        Mistake(slice_of_the_difference,
+                'You take the slice for h⁻¹h̃ of a filter that 𝓛_h has moved already. Of 𝓛_h ψ^X '
+                'it is the slice for h̃.'),
+        Mistake(mean_twice, 'You take the mean twice: the second statistic is the maximum.'),
         Mistake(top_and_mean, 'Mean and maximum are exchanged: `psi_x[0]` is for the mean.'),
         Mistake(sum_for_mean, 'You take the sum over the channels; asked is the mean.'),
         Mistake(summed_over_sources,
@@ -236,8 +309,11 @@ EXERCISES = [
     ]),
     Exercise('21.3', 'code', 3, moved_triples, six_groups, mistakes=[
         Mistake(inverse_on_the_left,
-                'You count for h⁻¹h̃, which never moves. Asked is h̃h⁻¹, with the inverse on the '
-                'right.'),
+                'Your count is 0 for every group: you look at h⁻¹h̃, which never moves, or you '
+                'multiply by k from the right. Asked is h̃h⁻¹, with k on the left.'),
+        Mistake(triples_that_stay,
+                'You count the triples that stay; asked are those that change.'),
+        Mistake(one_element_moved, 'You move h̃ alone. k multiplies both, h and h̃.'),
         Mistake(every_triple,
                 'Not every triple: k commutes with some elements, with the identity for one, and '
                 'those stay.'),
@@ -255,7 +331,8 @@ EXERCISES = [
         Mistake({'full': 1., 'channel': 1., 'spatial': 1.},
                 'A score of 0 does not switch the gate off: σ(0) is ½.'),
     ]),
-    Exercise('21.5', 'code', 3, disguise, weights_of_groups, HIDES_IN_THE_SUM, [
+    Exercise('21.5', 'code', 3, disguise, weights_of_groups, HIDES_IN_THE_SUM, facts=HIDDEN,
+             mistakes=[
         Mistake(unchanged, 'These are the weights you were given.'),
         Mistake(other_sum,
                 'The output changes. For each g the change must cancel in the sum '

@@ -34,6 +34,10 @@ def mean_without_maximum(I, O, n, hidden, k, attend):
 def filter_of_an_image(I, O, n, hidden, k, attend):
     return parameters(I, O, n, hidden, k, attend, poses=1)
 
+def biases_too(I, O, n, hidden, k, attend):
+    each = {'full': O, 'channel': O, 'input': 1}.get(attend, 0)
+    return parameters(I, O, n, hidden, k, attend) + each*(I + hidden)
+
 def one_matrix(I, O, n, hidden, k, attend):
     if attend in ('spatial', 'rotation'): return parameters(I, O, n, hidden, k, attend)
     return parameters(I, O, n, hidden, k, attend) - (1 if attend == 'input' else O)*n*I*hidden
@@ -59,6 +63,7 @@ EXERCISES = [
                 'The spatial filter reads two maps, mean and maximum.'),
         Mistake(filter_of_an_image,
                 'The spatial filter lies on G: k² entries for each of n poses.'),
+        Mistake(biases_too, 'W₁ and W₂ are matrices, without biases.'),
         Mistake(one_matrix, 'There are two matrices for each pose difference, W₁ and W₂.'),
     ]),
 ]

@@ -18,6 +18,10 @@ FOOLS_ATTENTION = (
     'lambda a, b: bool((a - b).abs().max() < 1e-6))')
 
 
+FOOLED = ('a window of the same shape', 'the same attention in the middle',
+          'another result of a convolution', '', '')
+
+
 def small_windows(seed):
     return [(normal(c, 3, 3, seed=seed + c), normal(c, 3, 3, seed=seed + c + 9)) for c in (2, 3, 4)]
 
@@ -79,6 +83,11 @@ def not_divided(f, psi, beta): return attended(f, psi, beta, divide=False)
 
 def gates(f, psi, beta): return attended(f, psi, beta, soft=lambda s, _: s.sigmoid())
 
+def not_normalised(f, psi, beta): return attended(f, psi, beta, soft=lambda s, _: s.exp())
+
+def by_the_root(f, psi, beta):
+    return attended(f, psi, beta, soft=lambda s, _: (s*len(f)**.5).softmax(0))
+
 def scores_alone(f, psi, beta): return attended(f, psi, beta, soft=lambda s, _: s)
 
 def convolved(f, psi, beta): return attended(f, psi, beta, soft=lambda s, _: torch.ones_like(s))
@@ -117,14 +126,15 @@ def edge_and_count_forgotten(psi, row, column, size):
 
 
 EXERCISES = [
-    Exercise('22.1', 'code', 2, fooled, small_windows, FOOLS_ATTENTION, [
+    Exercise('22.1', 'code', 2, fooled, small_windows, FOOLS_ATTENTION, facts=FOOLED, mistakes=[
         Mistake(window_itself,
                 'A convolution must see the difference: return a *different* window.'),
         Mistake(rolled, 'The middle has moved. It asks the questions: it must stay where it is.'),
         Mistake(channels_alone,
                 'You have moved one channel without the others. A feature vector moves as one.'),
-        Mistake(scaled, 'Another brightness gives other scores. Keep the vectors, and change where '
-                'they stand.'),
+        Mistake(scaled, 'Your feature vectors are others than those of the window, as after a '
+                'change of brightness: then scores and values change. Keep the vectors, and '
+                'change where they stand.'),
     ]),
     Exercise('22.2', 'code', 4, simple_asc, images_and_maps, mistakes=[
         Mistake(query_not_mapped,
@@ -143,6 +153,9 @@ EXERCISES = [
         Mistake(not_divided,
                 'The scores are divided by d, the number of channels, before the softmax.'),
         Mistake(gates, 'Your weights are a sigmoid; they must sum to one over the neighbours.'),
+        Mistake(not_normalised,
+                'Your weights do not sum to one: divide the exponentials by their sum.'),
+        Mistake(by_the_root, 'You divide the scores by √d; Equation 22.2 divides by d.'),
         Mistake(scores_alone,
                 'You average with the scores. A softmax over the neighbours is missing.'),
         Mistake(convolved, 'All your weights are one: this is the sum without attention.'),

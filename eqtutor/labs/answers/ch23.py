@@ -40,7 +40,7 @@ def looped(f, Q, K, V, rho, group, R, offset=lambda dx, dy: (dx, dy), move='inve
             out[:, h, i, j] = over(keys, query) @ values
     return out
 
-def lifting(f, Q, K, V, rho, group, R=1): return looped(f, Q, K, V, rho, group, R)
+def lifting(f, Q, K, V, rho, group, reach=1): return looped(f, Q, K, V, rho, group, reach)
 
 def not_moved(*case): return looped(*case, move='not')
 
@@ -56,6 +56,11 @@ def padded(*case): return looped(*case, pad=True)
 
 def no_softmax(*case): return looped(*case, over=lambda keys, query: keys @ query)
 
+def gates(*case): return looped(*case, over=lambda keys, query: (keys @ query).sigmoid())
+
+def divided_by_the_root(*case):
+    return looped(*case, over=lambda keys, query: (keys @ query/len(query)**.5).softmax(0))
+
 def no_encoding(*case): return looped(*case, encode='nothing')
 
 def means(*case): return looped(*case, over=lambda keys, query: (keys @ query).softmax(0)/len(keys))
@@ -65,6 +70,10 @@ def means(*case): return looped(*case, over=lambda keys, query: (keys @ query).s
 HIDES_THE_INDEX = ('(lambda f: [tuple(f.shape) == tuple(case[0].shape), '
                    'bool((f - f[:, :, :1]).abs().max() <= 1e-9*f.abs().max()), '
                    'bool((f - f[..., :1, :1]).abs().max() > 1e-3)])(fn(*case))')
+
+
+HIDDEN = ('features of the same shape', 'nobody notices the index',
+          'features that differ from pixel to pixel')
 
 
 def feature_maps(seed):
@@ -95,12 +104,12 @@ def five_offsets(order): return 2*4*16*9*784*5*order**3
 
 
 EXERCISES = [
-    Exercise('23.1', 'predict', 2, name='error_factor', right=[4, 1], mistakes=[
-        Mistake([2, 1], 'Linear interpolation errs with the *square* of the spacing.'),
-        Mistake([4, 4], 'The function has no error that could become smaller: nothing is '
-                        'interpolated there.'),
-        Mistake([1, 1], 'The samples lie closer, so interpolation does get better.'),
-        Mistake([1, 4], 'The other way round: first the table, then the function.'),
+    Exercise('23.1', 'predict', 2, name='error_factor', right=[4, False], mistakes=[
+        Mistake([2, False], 'Linear interpolation errs with the *square* of the spacing.'),
+        Mistake([4, True], 'The function has no error that could become smaller: nothing is '
+                           'interpolated there.'),
+        Mistake([1, False], 'The samples lie closer, so interpolation does get better.'),
+        Mistake([False, 4], 'The other way round: first the table, then the function.'),
     ]),
     Exercise('23.2', 'code', 4, lifting, pictures, call=WITH_WAVES, mistakes=[
         Mistake(not_moved, 'All your poses are alike: ask the encoding at h⁻¹Δ, not at Δ.'),
@@ -114,12 +123,16 @@ EXERCISES = [
                 'Neighbours beyond the border have got a share of the softmax: leave them out.'),
         Mistake(no_softmax, 'Your weights are the bare scores: a softmax over the neighbours is '
                             'missing.'),
+        Mistake(gates, 'Your weights are a sigmoid; they must sum to one over the neighbours.'),
+        Mistake(divided_by_the_root,
+                'You divide the scores by √d. Definition 23.5 has no such factor.'),
         Mistake(no_encoding, 'Your weights do not know where the neighbours stand: add '
                              'ρ(h⁻¹Δ) to the keys.'),
         Mistake(means, 'The softmax has divided by the sum already: do not divide by the number '
                        'of neighbours.'),
     ]),
-    Exercise('23.3', 'code', 2, unnoticed, feature_maps, call=HIDES_THE_INDEX, mistakes=[
+    Exercise('23.3', 'code', 2, unnoticed, feature_maps, call=HIDES_THE_INDEX, facts=HIDDEN,
+             mistakes=[
         Mistake(left_alone, 'On random features the flaw is seen. When does it not matter which '
                             'source gets which pose vector?'),
         Mistake(same_everywhere,

@@ -3,7 +3,9 @@
 from ..exercise import Exercise, Mistake
 
 
-def layer_sizes(seed): return [(20, 4, 9, 10), (8, 2, 9, 10), (6, 3, 9, 12), (4, 2, 16, 10)]
+def layer_sizes(seed):
+    "Sizes that tell all mistakes apart."
+    return [(3, 8, 1, 16), (2, 2, 4, 10), (8, 4, 9, 8), (2, 8, 9, 12)]
 
 def counted(C, n, heads, d, maps=4, biases=True, encodings=1):
     width = heads*d
@@ -25,6 +27,10 @@ def even_sides(C, n, heads, d): return first(C, counted(C, n, heads, d), n, step
 def without_biases(C, n, heads, d): return first(C, counted(C, n, heads, d, biases=False), n)
 
 def without_output(C, n, heads, d): return first(C, counted(C, n, heads, d, maps=3), n)
+
+def without_pose_vectors(C, n, heads, d): return first(C, counted(C, 0, heads, d), n)
+
+def without_layer_norm(C, n, heads, d): return first(C, counted(C, n, heads, d) - 32, n)
 
 def an_encoding_a_head(C, n, heads, d):
     return first(C, counted(C, n, heads, d, encodings=heads), n)
@@ -48,6 +54,9 @@ EXERCISES = [
         Mistake(even_sides, 'Only odd sides: a window has a middle.'),
         Mistake(without_biases, 'The four maps have biases: three of heads·d numbers, one of C.'),
         Mistake(without_output, 'There are four maps: the heads are put together by one more.'),
+        Mistake(without_pose_vectors, 'Each of the n poses has a vector of d numbers.'),
+        Mistake(without_layer_norm,
+                'The LayerNorm has parameters too: a scale and a shift for each of the 16.'),
         Mistake(an_encoding_a_head, 'All heads share one encoding.'),
     ]),
 ]

@@ -15,6 +15,10 @@ FACTS = """(lambda W, same: (lambda quarter: [
     fn(*case), lambda a, b: bool((a - b).abs().max() < 1e-9*a.abs().max()))"""
 
 
+SYMMETRIC = ('the shape of `W2`', 'nobody notices on p4 that the kernels are not turned',
+             'every kernel varies over the window', '', '', '')
+
+
 def kernel_writers(seed):
     return [(normal(k, k, 2, 3, seed=seed + i),) for i, k in enumerate((3, 5, 4))]
 
@@ -78,6 +82,18 @@ def value_at_the_target(f, K, V, group, N1, N2):
     def times(g, n): return group.mul[g, n]
     return gathered(f, K, V, group, N1, N2, times, times, reads=lambda g: g)
 
+def patches(f, K, V, group, N1, N2):
+    "For each g its factors `(len(N1), o)` and the values of its sources, as many."
+    def patch(g): return torch.stack([f[group.mul[g, n]] for n in N2])
+    return [(K(patch(g)), torch.stack([V(patch(group.mul[g, n])) for n in N1]))
+            for g in group.elements]
+
+def sums_multiplied(*case):
+    return torch.stack([factors.sum(0)*values.sum(0) for factors, values in patches(*case)])
+
+def softmax_of_factors(*case):
+    return torch.stack([(k.softmax(0)*values).sum(0) for k, values in patches(*case)])
+
 def kernel_at_the_source(f, K, V, group, N1, N2):
     def patch(g): return torch.stack([f[group.mul[g, n]] for n in N2])
     def at(g):
@@ -87,7 +103,7 @@ def kernel_at_the_source(f, K, V, group, N1, N2):
 
 
 EXERCISES = [
-    Exercise('24.1', 'code', 2, unnoticed, kernel_writers, FACTS, [
+    Exercise('24.1', 'code', 2, unnoticed, kernel_writers, FACTS, facts=SYMMETRIC, mistakes=[
         Mistake(left_alone, 'These kernels change when they are turned by 90°, and the test sees '
                 'it.'),
         Mistake(constant, 'A kernel that is constant over the window is a mean, not a kernel: it '
@@ -108,6 +124,10 @@ EXERCISES = [
         Mistake(same_sources_for_all,
                 'You take the sources n themselves, the same for each target; they are g·n.'),
         Mistake(value_at_the_target, 'V reads the patch at the *source* g·n; K reads the target.'),
+        Mistake(sums_multiplied,
+                'You sum factors and values apart, and multiply the sums. Each source has its '
+                'own factor: multiply first, then sum.'),
+        Mistake(softmax_of_factors, 'The factors are taken as they are, without a softmax.'),
         Mistake(kernel_at_the_source, 'K reads the patch at the *target* g, once for all sources.'),
     ]),
     Exercise('24.3', 'predict', 2, name='related', right=[[0, 2], [1, 3]],

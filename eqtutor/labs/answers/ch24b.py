@@ -5,8 +5,9 @@ from ..exercise import Exercise, Mistake
 
 
 def layer_sizes(seed):
-    return [(16, 4, 2, 1), (8, 1, 6, 1), (32, 1, 30, 1), (16, 1, 16, 1), (2, 1, 1, 1),
-            (8, 8, 4, 4)]
+    "Never, twice; a tie at k = 3; and sizes that tell all mistakes apart."
+    return [(2, 1, 1, 1), (16, 1, 16, 1), (9, 1, 6, 1), (4, 1, 4, 2), (18, 1, 14, 1),
+            (18, 2, 14, 1)]
 
 def cheaper_where(per_window, lists):
     "The smallest odd k with k²·per_window > lists; 0 for none."
@@ -19,6 +20,14 @@ def without_the_sum(C, n, s, r): return cheaper_where(C*n - s/r, C*n*(1 + 1/r))
 
 def one_list(C, n, s, r): return cheaper_where(C*n - 1 - s/r, C*n)
 
+def ties_count(C, n, s, r):
+    saved = C*n - 1 - s/r
+    return next((k for k in range(1, 1000, 2) if saved > 0 and k*k*saved >= C*n*(1 + 1/r)), 0)
+
+def without_the_group(C, n, s, r): return cheaper_where(C - 1 - s/r, C*(1 + 1/r))
+
+def not_reduced(C, n, s, r): return cheaper_where(C*n - 1 - s, C*n*(1 + 1/r))
+
 def even_too(C, n, s, r):
     saved = C*n - 1 - s/r
     return next((k for k in range(1, 1000) if k*k*saved > C*n*(1 + 1/r)), 0)
@@ -29,6 +38,12 @@ EXERCISES = [
                 'The window sum is missing: k² products a channel. (The paper\'s FLOPs leave it '
                 'out too. As parameters, which it has none of, your number is right.)'),
         Mistake(one_list, 'There are two lists: V reads one, and W₁ another of C/r outputs.'),
+        Mistake(ties_count, 'At a tie E4 is not cheaper yet: take the next odd window.'),
+        Mistake(without_the_group,
+                'Both layers sum over n poses as well as over C channels: n does not cancel '
+                'there.'),
+        Mistake(not_reduced,
+                'W₂ reads C/r numbers, not C: its part in k² is s/r for each channel.'),
         Mistake(even_too, 'The window must be odd: it needs a pixel in the middle.'),
     ]),
     Exercise('24b.2', 'predict', 2, name='with_window_nine', right=30_118, mistakes=[

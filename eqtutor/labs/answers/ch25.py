@@ -36,6 +36,17 @@ def told_the_source(f, pair, group, N):
     return summed(f, pair, group,
                   lambda g: [(group.mul[g, n], f[g], f[group.mul[g, n]]) for n in N])
 
+def inverse_neighbours(f, pair, group, N):
+    return summed(f, pair, group,
+                  lambda g: [(n, f[g], f[group.mul[g, group.inv[n]]]) for n in N])
+
+def position_in_N(f, pair, group, N):
+    return summed(f, pair, group,
+                  lambda g: [(i, f[g], f[group.mul[g, n]]) for i, n in enumerate(N)])
+
+def numbers_added(f, pair, group, N):
+    return summed(f, pair, group, lambda g: [(n, f[g], f[(g + n) % len(f)]) for n in N])
+
 def over_the_whole_group(f, pair, group, N):
     return sum_over_pairs(f, pair, group, group.elements)
 
@@ -64,6 +75,9 @@ def powers(group, n):
         g = int(group.mul[g, n])
     return sorted(found)
 
+def those_that_commute(group, n):
+    return [g for g in group.elements if group.mul[g, n] == group.mul[n, g]]
+
 def everything(group, n): return list(group.elements)
 
 
@@ -78,6 +92,10 @@ EXERCISES = [
         Mistake(told_the_source,
                 'You tell H̃ the source gn. It must be told n, where the source lies as seen '
                 'from g.'),
+        Mistake(inverse_neighbours, 'Your sources are gn⁻¹; they are gn.'),
+        Mistake(position_in_N, 'You tell H̃ the position of n in the list. It wants n itself.'),
+        Mistake(numbers_added,
+                'You add the numbers of g and n. Their product stands in `group.mul`.'),
         Mistake(over_the_whole_group, 'You sum over the whole group; the sources are gn, n in N.'),
     ]),
     Exercise('25.2', 'proof', 3),
@@ -107,6 +125,8 @@ EXERCISES = [
                 'it must be in N too.'),
         Mistake(with_the_inverse, 'Not the inverse of n, but gng⁻¹ for every g.'),
         Mistake(powers, 'These are the powers of n. Nothing asks for n² to be in N.'),
+        Mistake(those_that_commute,
+                'These are the elements that commute with n. N holds gng⁻¹ for every g.'),
         Mistake(everything, 'With all of G nobody notices; but there is a smaller N.'),
     ]),
 ]

@@ -10,9 +10,13 @@ from .draws import dice, normal
 QUARTERS = [0, 90, 180, 270]
 
 # do the rows sum to 1, which powers are 1, is an entry negative?
-FACTS = ('(lambda T, n: [bool((T.sum(1) - 1).abs().max() < 1e-9), [k for k in range(1, n + 1) '
+FACTS = ('(lambda A, n: (lambda T: [bool((T.sum(1) - 1).abs().max() < 1e-9), '
+         '[k for k in range(1, n + 1) '
          'if (torch.linalg.matrix_power(T, k) - torch.eye(3)).abs().max() < 1e-9], '
-         'bool(T.min() < -.01)])(fn(*case).double(), case[0])')
+         'bool(T.min() < -.01), A.dtype == torch.float32])(A.double()))(fn(*case), case[0])')
+
+OF_TURNS = ('rows that sum to 1', 'the n-th power is 1 and no smaller one is', 'a negative entry',
+            'numbers in float64')
 
 # the student's layer, on a scene of cosines with a small network for an encoding
 ON_A_SCENE = ('fn(lambda p: torch.cos(p @ case[0]), case[1], case[2], case[3], case[4], case[5], '
@@ -33,6 +37,8 @@ def about_an_axis(n): return turn_about((0, 0, 1), n)
 def cyclic_shift(n): return torch.eye(3, dtype=torch.float64).roll(1, 0)
 
 def nothing(n): return torch.eye(3, dtype=torch.float64)
+
+def in_float32(n): return turn_of_three(n).float()
 
 def in_degrees(n): return turn_about((1, 1, 1), n, 360)
 
@@ -66,6 +72,10 @@ def exact_turns(basis): return whole_turns(lambda R: torch.linalg.solve(basis, R
 def whole_trace(basis): return whole_turns(torch.trace)
 
 def square_grid(basis): return whole_turns(lambda R: R)
+
+def exactly_whole(basis):
+    values = {n: torch.linalg.solve(basis, turn(2*math.pi/n) @ basis) for n in range(1, 13)}
+    return [n for n, m in values.items() if torch.equal(m, m.round())]
 
 def basis_inverted(basis): return whole_turns(lambda R: basis @ R @ torch.linalg.inv(basis))
 
@@ -109,6 +119,19 @@ def without_normaliser(f, x, h, Q, K, V, rho, offsets):
 def haar_without_normaliser(f, x, h, Q, K, V, rho, offsets):
     return without_normaliser(f, x, h, Q, K, V, rho, offsets)/h**2
 
+def gates(f, x, h, Q, K, V, rho, offsets):
+    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
+    return scores.sigmoid() @ values
+
+def encoding_dilated(f, x, h, Q, K, V, rho, offsets):
+    return attend_to_scale(f, x, 1/h, Q, K, V, rho, offsets)
+
+def divided_by_their_number(f, x, h, Q, K, V, rho, offsets):
+    return attend_to_scale(f, x, h, Q, K, V, rho, offsets)/len(offsets)
+
+def pixels_dilated(f, x, h, Q, K, V, rho, offsets):
+    return attend_to_scale(f, x, h, Q, K, V, lambda u: rho(u/h), h*offsets)
+
 def without_encoding(f, x, h, Q, K, V, rho, offsets):
     scores, values = scores_and_values(f, x, Q, K, V, 0*rho(offsets), offsets)
     return scores.softmax(0) @ values
@@ -119,7 +142,7 @@ def divided_by_the_width(f, x, h, Q, K, V, rho, offsets):
 
 
 EXERCISES = [
-    Exercise('26.1', 'code', 2, turn_of_three, orders, FACTS, [
+    Exercise('26.1', 'code', 2, turn_of_three, orders, FACTS, facts=OF_TURNS, mistakes=[
         Mistake(about_an_axis,
                 'A turn about a coordinate axis is an action, but its rows do not sum to 1: it '
                 'must keep (1, 1, 1).'),
@@ -127,7 +150,11 @@ EXERCISES = [
                 'A cyclic shift is a permutation, and its order is 3. Turn about the same axis, '
                 '(1, 1, 1), by another angle.'),
         Mistake(nothing, 'The identity is a permutation, and already its first power is 1.'),
-        Mistake(in_degrees, 'The angle is in radians: 2π/n, not 360/n.'),
+        Mistake(in_degrees,
+                'No power of your matrix is 1 by the n-th. The angle must be 2π/n, in radians, '
+                'and the axis in K must have length 1.'),
+        Mistake(in_float32,
+                'You compute in float32, which has seven digits: make the matrix in float64.'),
     ]),
     Exercise('26.2', 'proof', 3),
     Exercise('26.3', 'code', 3, exact_turns, turned_grids, mistakes=[
@@ -140,6 +167,9 @@ EXERCISES = [
         Mistake(basis_inverted,
                 'The wrong way round, or rows for columns: B takes steps to places, then comes the '
                 'turn, and B⁻¹ takes places to steps: B⁻¹RB.'),
+        Mistake(exactly_whole,
+                'Your test misses entries that are whole up to rounding; floats are exactly so '
+                'only by luck. Compare with `round()`, and allow 10⁻⁶.'),
         Mistake(without_the_identity,
                 'The turn by 360° moves nothing: n = 1 belongs to every grid.'),
     ]),
@@ -162,6 +192,13 @@ EXERCISES = [
         Mistake(encoding_not_scaled,
                 'The encoding is asked at Δ. Seen from the target the source stands at Δ/h, and '
                 'only this stays the same when everything is dilated.'),
+        Mistake(encoding_dilated, 'The encoding is asked at hΔ; it must be asked at Δ/h.'),
+        Mistake(gates, 'Your weights are a sigmoid; they must sum to one over the offsets.'),
+        Mistake(divided_by_their_number,
+                'The softmax has divided by the sum already: do not divide by the number of '
+                'offsets.'),
+        Mistake(pixels_dilated,
+                'You dilate the offsets before you read f. They are those of hN already.'),
         Mistake(without_normaliser,
                 'The weights do not sum to one: divide by their sum.'),
         Mistake(haar_without_normaliser,

@@ -6,7 +6,7 @@
   const own = element => !element.closest('[id^="eqtutor-"]');
   const scrolled = all('main pre.sourceCode').filter(e => e.scrollWidth > e.clientWidth + 1);
   const images = all('main img').filter(own);
-  const covered = all('main pre .code-copy-button').filter(button => {
+  const covered = all('main .code-copy-button').filter(button => {
     const box = button.getBoundingClientRect();
     const text = document.createRange();
     text.selectNodeContents(button.parentElement.querySelector('code'));
