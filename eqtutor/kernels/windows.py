@@ -112,9 +112,12 @@ class _WindowForm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         factors = {**dict(zip(_FACTORS, ctx.saved_tensors)), ctx.by: grad}
+        # a compiled graph has one backward, and torch 2.4 traces no form inside a form
+        compiling = torch.compiler.is_compiling()
+        derive = _WindowForm.forward if compiling else _WindowForm.apply
         def gradient(name:str)->Tensor:
             others = [None if other == name else f for other, f in factors.items()]
-            return _WindowForm.apply(name, ctx.window, *others)
+            return derive(name, ctx.window, *others)
         wanted = zip(_FACTORS, ctx.needs_input_grad[2:])
         gradients = (gradient(name) if wants else None for name, wants in wanted)
         return None, None, *gradients
