@@ -25,7 +25,7 @@ from ..kernels.self_attention import (
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #00000019
 # Axes: b images, n heads, d the width of one, h and w pixels, Y and X with padding;
-# S, R, Q poses of queries, targets and sources; K offsets within reach; P passes
+# target, asker, source: poses; K offsets within reach; P passes
 
 def moved_offsets(
     group:Group|str,
@@ -102,7 +102,7 @@ def pose_index(
     group:Group,
     encoding:str, # of the pose: 'relative', 'target', 'printed' or 'none'
     lifts:bool,   # has the input no poses?
-)->Tensor:        # `(P, S, Q)`
+)->Tensor:        # `(P, asker, source)`
     "Which vector h̃ and ĥ meet: in one pass, or in one for each h if it matters."
     relative = group.relative
     if lifts: return torch.zeros(1, 1, 1, dtype=torch.long)
@@ -189,7 +189,7 @@ class EquivariantSelfAttention2d(IndexTables):
         return at_least_single(self.query.weight.new_zeros(shape))
 
     def pose_vectors(self)->Tensor:
-        "The vectors of the poses, `(P, S, Q, d)`, at least in single precision."
+        "Vectors of the poses, `(P, asker, source, d)`, at least in single precision."
         index = self.table('index', self.query.weight)
         if self.encoder is not None: return at_least_single(self.encoder.poses()[index])
         zeros = self.query.weight.new_zeros(*index.shape, self.head_channels)
@@ -201,15 +201,17 @@ class EquivariantSelfAttention2d(IndexTables):
         return [t for m in maps for t in (m.weight, m.bias)]
 
     def queries_keys_values(self,
-        f:Tensor,                        # `(b, c, Q, h, w)`
+        f:Tensor,                        # `(b, c, pose, h, w)`
         crop:int=0,                      # of the queries
         padding:int=0,                   # of the keys and values
         dropout:float=0.,                # of the values
         seed:int|None=None,              # to draw its mask from
         maps:Sequence[Tensor]|None=None, # as `map_weights`; None: the weights of now
     )->tuple[Tensor, Tensor]:
-        "Queries, scaled, `(b, n, Q, h, w, d)`, keys with values `(b, n, Q, Y, X, 2d)`."
-        x, (h, w) = rearrange(f, 'b c Q h w -> b Q h w c').contiguous(), f.shape[-2:]
+        "Scaled queries, `(b, n, asker, h, w, d)`; keys and values beside each other."
+        # keys and values: `(b, n, source, Y, X, 2d)`
+        x = rearrange(f, 'b c pose h w -> b pose h w c').contiguous()
+        h, w = f.shape[-2:]
         weight, bias, *beside = maps or self.map_weights()
         scale = self.in_channels**-.5
         q = F.linear(x[:, :, crop:h - crop, crop:w - crop], weight*scale, bias*scale)
@@ -217,7 +219,7 @@ class EquivariantSelfAttention2d(IndexTables):
         weight, bias = (rearrange(pair, 'kv (n d) ... -> (n kv d) ...', n=self.heads)
                         for pair in pairs)
         kv = F.linear(F.pad(x, (0, 0, *(padding,)*4)), weight, bias)
-        q, kv = (rearrange(y, 'b Q h w (n d) -> b n Q h w d', n=self.heads)
+        q, kv = (rearrange(y, 'b pose h w (n d) -> b n pose h w d', n=self.heads)
                  for y in (q, kv))
         if dropout:
             k, v = kv.chunk(2, -1)
@@ -245,11 +247,11 @@ class EquivariantSelfAttention2d(IndexTables):
         return y.repeat(1, 1, len(self.group), 1, 1)   # not expanded: relu_ may follow
 
     def attend(self,
-        f:Tensor,           # some images, `(b, c, Q, h, w)`
+        f:Tensor,           # some images, `(b, c, pose, h, w)`
         table:Tensor,       # `offset_vectors`
         poses:Tensor,       # `pose_vectors`
         plan:AttentionPlan,
-    )->Tensor:              # `(b, out_channels, R, h, w)`
+    )->Tensor:              # `(b, out_channels, target, h, w)`
         "Queries, keys and values, attention, and the heads put together."
         p, maps = self.value_dropout if self.training else 0., self.map_weights()
         inputs = partial(self.queries_keys_values, f, plan.crop, plan.padding, p,
@@ -258,7 +260,7 @@ class EquivariantSelfAttention2d(IndexTables):
         recompute = recompute_later(inputs, f, *maps)
         with autocast_as(None, f):
             y = streamed_attention(q, kv, table, poses, plan, recompute)
-        y = rearrange(y, 'b n h w R d -> b R h w (n d)')
+        y = rearrange(y, 'b n h w target d -> b target h w (n d)')
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
     @torch.no_grad()
@@ -266,8 +268,8 @@ class EquivariantSelfAttention2d(IndexTables):
         f:Tensor,   # input, as for the layer
         row:int,    # of the asking pixel
         column:int,
-    )->Tensor:      # over the window or the image, `(b, n, |H|, S, Q, rows, columns)`
-        "Weights of one pixel by target, query and source pose, 1 in sum over sources."
+    )->Tensor:      # `(b, n, target, asker, source, rows, columns)`
+        "Weights of one pixel in its window or image, with sum 1 over the sources."
         group = None if self.lifts else self.group
         check_input(f, self.in_channels, group, type(self).__name__)
         Y, X = f.shape[-2:]
@@ -288,14 +290,16 @@ class EquivariantSelfAttention2d(IndexTables):
         return a.expand(-1, -1, len(self.group), -1, -1, -1, -1)
 
     def scores(self,
-        q:Tensor,              # `(b, n, S, d)`
-        k:Tensor,              # of the places within reach, `(b, n, Q, K, d)`
+        q:Tensor,              # `(b, n, asker, d)`
+        k:Tensor,              # of the places within reach, `(b, n, source, K, d)`
         reach:tuple[int, int],
-    )->Tensor:                 # `(b, n, R, S, Q, K)`
-        "What a query says to each place and pose, before the softmax."
-        keys = einsum(q, k, 'b n S d, b n Q K d -> b n S Q K')
-        offsets = einsum(q, self.offset_vectors(reach), 'b n S d, K R d -> b n R S K')
-        poses = einsum(q, self.pose_vectors(), 'b n S d, P S Q d -> b n P S Q')
+    )->Tensor:                 # `(b, n, target, asker, source, K)`
+        "What an asker says to each place and pose, before the softmax."
+        keys = einsum(q, k, 'b n asker d, b n source K d -> b n asker source K')
+        offsets = einsum(q, self.offset_vectors(reach),
+                         'b n asker d, K target d -> b n target asker K')
+        poses = einsum(q, self.pose_vectors(),
+                       'b n asker d, P asker source d -> b n P asker source')
         return keys[:, :, None] + offsets[:, :, :, :, None] + poses[..., None]
 
     def macs(self,
@@ -303,13 +307,13 @@ class EquivariantSelfAttention2d(IndexTables):
         y_shape:Sequence[int], # of the output
     )->int:
         "Multiply-accumulates (Theorem 23.13): no softmaxes, no products of weights."
-        plan, S = self.plan(x_shape), 1 if self.lifts else len(self.group)
+        plan, poses = self.plan(x_shape), 1 if self.lifts else len(self.group)
         targets = 1 if self.encoder is None else len(self.group)
         passes, keys = len(self.originals['index']), math.prod(plan.extent)
         (h, w), (Y, X) = y_shape[-2:], (side + 2*plan.padding for side in x_shape[-2:])
-        scores = passes*S*S*keys + S*targets*keys + passes*S*S   # keys, offsets, poses
-        attention = h*w*(scores + S*targets*keys)                # and values
-        maps = S*self.in_channels*(h*w + 2*Y*X) + targets*h*w*self.out_channels
+        scores = passes*poses**2*(keys + 1) + poses*targets*keys   # ε is the 1
+        attention = h*w*(scores + poses*targets*keys)              # and values
+        maps = poses*self.in_channels*(h*w + 2*Y*X) + targets*h*w*self.out_channels
         total = x_shape[0]*self.heads*self.head_channels*(attention + maps)
         if self.encoder is None: return total
         return total + self.encoder.table_macs(plan.reach)

@@ -106,7 +106,7 @@ def five_offsets(order): return 2*4*16*9*784*5*order**3
 EXERCISES = [
     Exercise('23.1', 'predict', 2, name='error_factor', right=[4, False], mistakes=[
         Mistake([2, False], 'Linear interpolation errs with the *square* of the spacing.'),
-        Mistake([4, True], 'The function has no error that could become smaller: nothing is '
+        Mistake([4, True], 'The function errs at no angle beyond rounding: nothing is '
                            'interpolated there.'),
         Mistake([1, False], 'The samples lie closer, so interpolation does get better.'),
         Mistake([False, 4], 'The other way round: first the table, then the function.'),
