@@ -41,7 +41,7 @@ def test_left_neighbour_of_pose_0():
     ((1, 1, 8, 3, 3), 'C8', E, 'between pixels'),
     ((2, 3, 4, 2, 3), 'p4', [], 'neighbourhood is empty'),
     ((2, 3, 4, 2, 3), 'p4', [((.5, 0), 0)], r'\(\(0.5, 0\), 0\) is no element of G.*whole'),
-    ((2, 3, 4, 2, 3), 'p4', [((0, 0), 4)], r'a pose q in 0\.\.3')])
+    ((2, 3, 4, 2, 3), 'p4', [((0, 0), 4)], r'a pose b in 0\.\.3')])
 def test_wrong_input_is_named(shape, group, neighbourhood, words):
     with pytest.raises(ValueError, match=words):
         aggregate(torch.zeros(shape), source, group, neighbourhood)
@@ -166,7 +166,7 @@ def test_squeeze_excitation_is_two_sums_over_all_of_the_picture():
     factors = layer.excite(layer.squeeze(mean.movedim(1, -1)).relu()).sigmoid()
     close(factors.movedim(-1, 1)*f, layer(f))
 
-@pytest.mark.parametrize('at, on', [(((0, 1), (-1, -1), (1, 0)), 'nothing'),
+@pytest.mark.parametrize('at, on', [(((0, 1), (-1, -1), (1, 0)), 'nobody'),
                                     (((-2, 1), (2, -1), (1, 2)), 'both')])
 def test_dependence_sees_the_sources_that_it_is_told_of(at, on):
     "Neighbours a knight's move away."
@@ -207,11 +207,11 @@ of_the_source = softmax(lambda n, x, y: y @ W[n][:, :1])
 def two_sources(f): return f[:, :1].roll(-1, -1)*f[:, :1].roll((1, 1), (-2, -1))
 
 @pytest.mark.parametrize('layer, on, form', [
-    (summed(lambda n, x, y: y @ W[n]), 'nothing', 'one sum'),
-    (summed(lambda n, x, y: (x.sin() @ W[n])*y), 'x', 'one sum'),
-    (summed(lambda n, x, y: y.sin() @ W[n]), 'y', 'one sum'),
+    (summed(lambda n, x, y: y @ W[n]), 'nobody', 'one sum'),
+    (summed(lambda n, x, y: (x.sin() @ W[n])*y), 'target', 'one sum'),
+    (summed(lambda n, x, y: y.sin() @ W[n]), 'source', 'one sum'),
     (summed(lambda n, x, y: (x*y).sin() @ W[n]), 'both', 'one sum'),
-    (of_the_source, 'y', 'a quotient'), (of_both, 'both', 'a quotient'),
+    (of_the_source, 'source', 'a quotient'), (of_both, 'both', 'a quotient'),
     (lambda f: of_both(f).sin(), 'not said', 'another local map'),
     (lambda f: pool(100*f), 'not said', 'another local map'),
     (two_sources, 'not said', 'not said'),   # several denominators fit
