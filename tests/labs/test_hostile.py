@@ -86,8 +86,10 @@ def test_who_searches_all_memory_finds_himself_alone(students, tmp_path):
     "With time enough to search it all, beside a student who holds the word."
     right = {'1.2': students.solutions(GROUPS)['1.2'] + f'\n# {WORD}\n'}
     search = {'1.2': source_of('another student', tmp_path/'KEY', 0)}
-    students.hand_in(tmp_path/'in', GROUPS, {'0 honest': right, 'search': search, 'z honest': right})
-    records = grade([tmp_path/'in'], tmp_path/'out', limits=Limits(seconds=60, memory=300), workers=2)
+    answers = {'0 honest': right, 'search': search, 'z honest': right}
+    students.hand_in(tmp_path/'in', GROUPS, answers)
+    limits = Limits(seconds=60, memory=300)
+    records = grade([tmp_path/'in'], tmp_path/'out', limits=limits, workers=2)
     (message,) = [r['parts'][1]['message'] for r in records if r['name'] == 'search']
     assert message.startswith('ValueError: none, and of its own some')
     assert [r['marks'] for r in records if r['name'] != 'search'] == [3, 3]
