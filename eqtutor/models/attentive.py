@@ -26,7 +26,8 @@ def alpha_cnn(
 )->nn.Module:
     "The p4-CNN with attention in every layer, r = 2 (P1, Table 1)."
     options:dict[str, Any] = dict(attend=attend, chunk=chunk)
-    # of the spatial filter in the first layer, as in the published code
+    # the 7×7 entries of the first layer's spatial filter lie 4 pixels apart, as in the
+    # published code
     dilation = 4 if attend == 'input' else 1
     lifting = partial(AttentiveLiftingConv2d, attention_dilation=dilation, **options)
     conv = partial(AttentiveGroupConv2d, **options)
