@@ -1,14 +1,34 @@
-"The pictures of chapters 23b and 24b: windows of attention, costs, printed errors, runs."
+"What chapters 23b and 24b show: windows of attention, costs, printed errors, stored runs."
 # Plain module: edited by hand, no notebook exports it.
+import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from eqtutor.files import results_folder
+
 BLUE, ORANGE, GREY = '#0072b2', '#d55e00', '#555555'
-SIDES = [3, 5, 9, 15, 28]   # of windows, as they stand under an axis
+SIDES = [3, 5, 7, 9, 11, 15, 19, 23, 28]   # of windows, as they stand under an axis
+
+
+def stored(
+    name:str, # of a file in the folder of results, without its ending
+)->Any:
+    "A run or a benchmark, or None where there is no such file."
+    path = results_folder()/f'{name}.json'
+    return json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
+
+
+def timings(
+    name:str, # of a benchmark
+)->dict[str, dict[str, Any]]:
+    "Its rows, by name; none where it is not at hand."
+    record = stored(f'bench/{name}') or dict(tables={})
+    return {row['name']: row for rows in record['tables'].values() for row in rows}
 
 
 def write_table(ax:Axes, numbers:Tensor, write:Callable[[float], str], **colors)->None:
@@ -43,7 +63,7 @@ def draw_windows(
 def side_axis(ax:Axes)->None:
     "An axis of windows, from 3 to the whole image."
     ax.set(xlabel='side of the window')
-    ax.set_xticks(SIDES, map(str, SIDES))
+    ax.set_xticks(SIDES, map(str, SIDES), size=9)
     ax.minorticks_off()
 
 
@@ -57,12 +77,24 @@ def draw_window_costs(
     fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3), layout='constrained')
     left.loglog(sides, attention, 'o-', label='attention')
     left.loglog(sides[:-1], convolution, 's--', label='convolution')
-    left.set(ylabel='parameters')
+    left.set(ylabel='parameters', title='one layer')
     left.legend()
     right.loglog(sides, billions, 'o-')
-    right.set(ylabel='products, in billions')
+    right.set(ylabel='products, in billions', title='all six attention layers')
     right.set_yticks([.1, .2, .5, 1, 2, 5], ['0.1', '0.2', '0.5', '1', '2', '5'])
     for ax in (left, right): side_axis(ax)
+
+
+def draw_accuracies(
+    sides:Sequence[int],
+    panels:Mapping[str, Sequence[float]], # title to accuracies, per cent
+)->None:
+    "Accuracies against the side of the window, a panel each."
+    fig, axes = plt.subplots(1, len(panels), figsize=(7.2, 2.7), layout='constrained')
+    for ax, (title, accuracies) in zip(axes, panels.items()):
+        ax.semilogx(sides, accuracies, 'o-')
+        ax.set(title=title, ylabel='accuracy, %')
+        side_axis(ax)
 
 
 def draw_shares(

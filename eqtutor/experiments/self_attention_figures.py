@@ -1,7 +1,7 @@
 "The pictures of chapters 23 and 23b: what turns, lifting, three poses, a network."
 # Plain module: edited by hand, no notebook exports it.
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -214,12 +214,20 @@ def _ring(
 def draw_network(
     parts:Sequence[tuple[str, int|None]], # name of each part, and the side of its output
     steps:Sequence[Sequence[str]],        # of a block: the parts of each step
+    notes:Mapping[int, str]|None=None,    # a line more under some parts
+    # from a part to a part, and what stands above them
+    spans:Sequence[tuple[int, int, str]]=(),
 )->None:
     "A row of boxes with the sides of the maps; below it a block, each step with its sum."
-    _, (above, below) = plt.subplots(2, 1, figsize=(7.8, 2.3), layout='constrained')
+    _, (above, below) = plt.subplots(2, 1, figsize=(7.8, 2.7), layout='constrained')
     _boxes(above, [name for name, _ in parts])
+    middle:dict[str, Any] = dict(ha='center', va='center', size=9)
     for i, (_, side) in enumerate(parts):
-        if side: above.text(i, -.85, f'{side}×{side}', ha='center', va='center', size=9)
+        if side: above.text(i, -.6, f'{side}×{side}', **middle)
+    for i, note in (notes or {}).items(): above.text(i, -.87, note, **middle)
+    for i, j, name in spans:
+        above.plot([i - .4, i - .4, j + .4, j + .4], [.5, .6, .6, .5], color='#555555', lw=1)
+        above.text((i + j)/2, .82, name, **middle)
     _boxes(below, [name for step in steps for name in (*step, '+')])
     start, height = -.55, .75
     for step in steps:

@@ -60,6 +60,8 @@ class GSABlock(nn.Module):
         return y + self.feed(y)
 
 # %% ../../nbs/3_papers/23b_self_attention_networks.ipynb #0000004d
+#| code-fold: true
+#| code-summary: "GSANet: the upper row of the figure, for any group and any widths"
 class GSANet(nn.Module):
     "GSA-Net (P3, App. F) for any group: `(b, in_channels, h, w)` to `(b, classes)`."
     def __init__(self,
@@ -79,6 +81,7 @@ class GSANet(nn.Module):
     ):
         super().__init__()
         group, norm_of = get_group(group), NORMS[one_of(norm, *NORMS)]
+        # 'split': x, y and the pose have channels of their own
         options:dict[str, Any] = dict(positions='split', attention_dropout=.1,
                                       value_dropout=.1) | attention
         lift = LiftingSelfAttention2d(in_channels, stem, group, **options)

@@ -140,11 +140,14 @@ def test_table_and_function_show_what_they_are_given(figure):
 
 
 def test_network_has_a_box_for_each_part_and_an_arc_into_each_sum(figure):
-    draw_network([('first', 8), ('second', 4), ('last', None)], [('a', 'b'), ('c',)])
+    draw_network([('first', 8), ('second', 4), ('last', None)], [('a', 'b'), ('c',)],
+                 {1: 'note'}, [(0, 1, 'span')])
     above, below = figure().axes
     assert [t.get_text() for t in above.texts if t.get_bbox_patch()] == ['first', 'second', 'last']
     sides = {t.get_position()[0]: t.get_text() for t in above.texts if '×' in t.get_text()}
     assert sides == {0: '8×8', 1: '4×4'}
+    where = {t.get_text(): t.get_position()[0] for t in above.texts}
+    assert (where['note'], where['span']) == (1, .5)
     boxes = [t.get_text() for t in below.texts if t.get_bbox_patch()]
     assert boxes == ['a', 'b', '+', 'c', '+']
     sums = [i for i, name in enumerate(boxes) if name == '+']
