@@ -160,9 +160,19 @@ def draw_three_poses(
             ax.set(xticks=[], yticks=[])
             if not pose: ax.set_title(f'h̃ = {i}' if i < n else 'Σ', fontsize=10)
         line[0].set_ylabel(f'h = {pose}', rotation=0, ha='right', va='center')
-    for ax, (row, column) in zip(lines[:, asker], differing_cells(shown[:, asker])):
-        ax.plot(column, row, 'o', ms=11, mfc='none', mec='#ff3b30', mew=2, clip_on=False, zorder=9)
+    cells = differing_cells(shown[:, asker])
+    for ax, panel, cell in zip(lines[:, asker], shown[:, asker], cells): _circle(ax, panel, cell)
     for spine in lines[h, asker].spines.values(): spine.set(color='#d55e00', linewidth=3)
+
+
+def _circle(ax:Axes, panel:Tensor, cell:tuple[int, int])->None:
+    "A circle around a cell of a panel, and its number on the side of the nearer edge."
+    (row, column), side = cell, len(panel)
+    ax.plot(column, row, 'o', ms=11, mfc='none', mec='#ff3b30', mew=2, clip_on=False, zorder=9)
+    below = row >= side//2
+    ax.text(column, row + (1.1 if below else -1.1), f'{panel[cell]:.2f}', ha='center',
+            va='top' if below else 'bottom', size=10, zorder=9,
+            bbox=dict(fc='w', ec='none', pad=1))
 
 
 def _window(ax:Axes, image:Tensor, pixel:tuple[int, int], side:int)->None:

@@ -1,4 +1,4 @@
-"""23 Group self-attention: Eq. 14 as a loop, features that hide a flaw, two counts."""
+"""23 Group self-attention: symmetries, Eq. 14 as a loop, features that hide a flaw, a count."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -104,12 +104,21 @@ def five_offsets(order): return 2*4*16*9*784*5*order**3
 
 
 EXERCISES = [
-    Exercise('23.1', 'predict', 2, name='error_factor', right=[4, False], mistakes=[
-        Mistake([2, False], 'Linear interpolation errs with the *square* of the spacing.'),
-        Mistake([4, True], 'The function errs at no angle beyond rounding: nothing is '
-                           'interpolated there.'),
-        Mistake([1, False], 'The samples lie closer, so interpolation does get better.'),
-        Mistake([False, 4], 'The other way round: first the table, then the function.'),
+    Exercise('23.1', 'predict', 2, name='commutes_with', call='list(fn(*case))',
+             right=['translations', 'mirror', 'both', 'translations'], mistakes=[
+        Mistake(['translations', 'mirror', 'none', 'none'],
+                '(c) and (d) are not invariant, but no softmax sees a change that is the same for '
+                'all neighbours j (Proposition 23.3).'),
+        Mistake(['translations', 'mirror', 'both', 'both'],
+                '(d): mirrored, ρ changes by −2j, which depends on the neighbour.'),
+        Mistake(['translations', 'mirror', 'both', 'none'],
+                '(d): a translation adds t, the same for all neighbours.'),
+        Mistake(['translations', 'mirror', 'translations', 'translations'],
+                '(c): mirrored, ρ changes by −2i, the same for all neighbours j.'),
+        Mistake(['both', 'mirror', 'both', 'translations'],
+                '(a): mirrored, ρ changes by 2(i − j), which depends on the neighbour.'),
+        Mistake(['translations', 'none', 'both', 'translations'],
+                '(b): j² is the same at j and at −j.'),
     ]),
     Exercise('23.2', 'code', 4, lifting, pictures, call=WITH_WAVES, mistakes=[
         Mistake(not_moved, 'All your poses are alike: ask the encoding at h⁻¹Δ, not at Δ.'),
