@@ -164,8 +164,8 @@ class InputAttention(nn.Module):
         f:Tensor, # `(b, c, h, w)` or `(b, c, |H|, h, w)`
     )->Tensor:
         "α^C, one number a channel and pose, `(b, c, 1, 1)` or `(b, c, |H|, 1, 1)`."
-        w1, w2 = (m.weight if isinstance(m, nn.Linear) else m.filters().flatten(1)
-                  for m in (self.squeeze, self.excite))
+        w1, w2 = (mix.weight if isinstance(mix, nn.Linear) else mix.filters().flatten(1)
+                  for mix in (self.squeeze, self.excite))
         planes = f.flatten(1, -3).flatten(2)
         s = torch.cat([planes.mean(-1), planes.max(-1)[0]])
         mean, top = F.linear(F.linear(s, w1).relu(), w2).unflatten(0, (2, -1))
