@@ -209,6 +209,8 @@ def test_chapter_quotes_the_stored_record(chapter):
     notebook = json.loads((ROOT/f'nbs/3_papers/{chapter}.ipynb').read_text(encoding='utf-8'))
     text = '\n'.join(''.join(c['source']) for c in notebook['cells'])
     said = re.findall(r'(\S+) takes ([\d.]+) of the time and ([\d.]+) of the memory', text)
+    table = re.search(r'\| ours over theirs, .*\n\|[-:|]+\n((?:\|.*\n)+)', text)
+    if table: said += re.findall(r'\| (\S+) \| ([\d.]+) \| ([\d.]+) \|', table[1])
     rows = [stored_rows()[name] for name in QUOTED[chapter]]
     assert said == [(r['name'], f'{r["time"]:.2f}', f'{r["memory_ratio"]:.2f}') for r in rows]
     assert f'noise up to ± {max(r["noise"] for r in rows):.0%}' in text

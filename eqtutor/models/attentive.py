@@ -33,6 +33,9 @@ def alpha_cnn(
     conv = partial(AttentiveGroupConv2d, **options)
     return p4_cnn(lifting=lifting, conv=conv, **kwargs)
 
+# %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000007
+#| code-fold: true
+#| code-summary: "All-CNN, ResNet44 and DenseNet"
 def alpha_all_cnn(
     group:Group|str='p4',
     widths:Sequence[int]=(48, 96), # p4; p4m (32, 64)
@@ -45,9 +48,6 @@ def alpha_all_cnn(
     return AllCNN(group, widths, lifting=partial(AttentiveLiftingConv2d, **options),
                   conv=partial(AttentiveGroupConv2d, **options), **kwargs)
 
-# %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000007
-#| code-fold: true
-#| code-summary: "ResNet44 and DenseNet"
 def alpha_resnet44(
     group:Group|str='p4m',
     widths:Sequence[int]=(11, 23, 45), # p4m; p4 (16, 32, 64)
