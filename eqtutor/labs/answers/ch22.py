@@ -169,7 +169,8 @@ EXERCISES = [
                 'In p4m a mirror and a quarter turn do not commute: there the side matters.'),
         Mistake(['C2', 'p4'], 'A group of two elements commutes as well: what about the mirror?'),
         Mistake(['p4m'], 'This is where it is *noticed*; asked is where it passes.'),
-        Mistake(['mirror', 'p4'], 'These two stood in the table. What about C2 and D2?'),
+        Mistake(['mirror', 'p4'],
+                'Right for these two. Take two elements of C2, and two of D2: do they commute?'),
     ]),
     Exercise('22.5', 'proof', 3),
     Exercise('22.6', 'code', 3, panels, pixels_of_images, mistakes=[
