@@ -36,6 +36,14 @@ def headings(nb):
     for slug in sorted({x for x in own if own.count(x) > 1}):
         yield f'several headings have the anchor {slug}'
 
+def folds(nb):
+    "A fold may hold several cells; what is opened is closed."
+    tags = [tag for text in nb.markdown() for tag in re.findall(r'</?details\b', prose(text))]
+    opened = [tag == '<details' for tag in tags]
+    depths = [2*sum(opened[:i + 1]) - i - 1 for i in range(len(opened))]
+    if any(depth < 0 for depth in depths): yield 'a fold is closed that was not opened'
+    elif depths and depths[-1]: yield f'{depths[-1]} of the folds are not closed'
+
 def unique_ids(nb):
     ids = [c['id'] for c in nb.cells if 'id' in c]
     for name in sorted({i for i in ids if ids.count(i) > 1}): yield f'two cells have the id {name}'
