@@ -191,6 +191,8 @@ def symmetries(
     return tuple(h for h, e in enumerate(errors) if e <= tol)
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000017
+#| code-fold: true
+#| code-summary: "perturb_"
 @torch.no_grad()
 def perturb_(
     module:nn.Module,

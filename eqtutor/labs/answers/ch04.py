@@ -1,4 +1,4 @@
-"""04 Equivariance: averaging a function over a group, and which bars rise under a mirror."""
+"""04 Equivariance: averaging a function over a group, and which layers a mirror breaks."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -47,7 +47,7 @@ def input_not_moved(f, group):
 
 
 BARS = ('plain conv', 'symmetric conv', 'stride 2, 8×8', 'stride 2, 9×9', 'coordinates x, y',
-        'radius only')
+        'radius only', 'coordinate y only', 'stride 2, 8×9')
 
 def bars(*broken): return {name: name in broken for name in BARS}
 
@@ -74,9 +74,17 @@ EXERCISES = [
     ]),
     Exercise('4.3', 'predict', 2, name='broken_under_mirror',
              right=bars('plain conv', 'stride 2, 8×8', 'coordinates x, y'), mistakes=[
+        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates x, y', 'coordinate y only',
+                     'stride 2, 8×9'),
+                'That is so under p4. The mirror reverses columns only: it keeps y, and 9 columns '
+                'leave nothing over.'),
+        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates x, y', 'coordinate y only'),
+                'The mirror changes x alone. A layer that is told y sees the same y as before.'),
+        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates x, y', 'stride 2, 8×9'),
+                'On 8×9 pixels a row is left over, and no column. The mirror moves no rows.'),
         Mistake(bars('plain conv', 'coordinates x, y'),
-                'The stride still fails: on 8 columns a window is left over at one side, and the '
-                'mirror puts it at the other.'),
+                'The stride still fails on 8×8: of 8 columns one is left over at one side, and '
+                'the mirror puts it at the other.'),
         Mistake(bars('plain conv', 'stride 2, 8×8'),
                 'The coordinates still fail: the mirror keeps y, but it turns x into −x.'),
         Mistake(bars('stride 2, 8×8', 'coordinates x, y'),
