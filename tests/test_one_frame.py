@@ -215,16 +215,26 @@ def two_sources(f): return f[:, :1].roll(-1, -1)*f[:, :1].roll((1, 1), (-2, -1))
     (lambda f: of_both(f).sin(), 'not said', 'another local map'),
     (lambda f: pool(100*f), 'not said', 'another local map'),
     (two_sources, 'not said', 'not said'),   # several denominators fit
-    (lambda f: f*f.mean(), 'all of f', 'the whole field')])
+    (lambda f: f*f.mean(), 'all of f', 'the whole picture')])
 def test_dependence_says_of_known_maps_what_they_are(layer, on, form):
     torch.manual_seed(0)
     found = dependence(layer, double(1, 3, 1, 5, 5)/100)
     assert (found.on, found.form) == (on, form)
 
+@pytest.mark.parametrize('channels', [1, 3])
+def test_maximum_is_told_from_a_sum(channels):
+    "At one random feature map it is a sum, where a third pixel is the largest."
+    forms = []
+    for seed in range(20):
+        torch.manual_seed(seed)
+        forms.append(dependence(pool, double(1, channels, 1, 5, 5)).form)
+    assert set(forms) <= {'another local map', 'not said'}
+    assert forms.count('another local map') >= 18
+
 @pytest.mark.parametrize('layer, on, form', [
     (lambda: SpatialAttention(4, 'p4', 3), 'not said', 'another local map'),
-    (lambda: SqueezeExcitation(4, 'p4', 2), 'all of f', 'the whole field'),
-    (lambda: E4Conv2d(4, 4, 3, 'p4'), 'all of f', 'the whole field')])
+    (lambda: SqueezeExcitation(4, 'p4', 2), 'all of f', 'the whole picture'),
+    (lambda: E4Conv2d(4, 4, 3, 'p4'), 'all of f', 'the whole picture')])
 def test_dependence_of_gates_and_of_e4_with_its_norm(layer, on, form):
     torch.manual_seed(0)
     found = dependence(perturb_(layer()).double(), double(1, 4, 4, 7, 7))
