@@ -76,6 +76,8 @@ def _turn_quarters(images:Tensor, quarters:Tensor)->Tensor:
     return turned
 
 # %% ../nbs/2_training/10_data.ipynb #00000019
+#| code-fold: true
+#| code-summary: "Scale: mean and deviation, black, and normalising (may be skipped)"
 class Scale:
     "What images are normalised by, and what that makes of black."
     mean, std = torch.zeros(3), torch.ones(3)
@@ -124,6 +126,9 @@ def prepare(
     x = x.sub_(mean).div_(std) # in place: CIFAR takes half a gigabyte
     return ImageSet(x, labels[parts[split]].long(), mean.flatten(), std.flatten())
 
+# %% ../nbs/2_training/10_data.ipynb #6e866ae0
+#| code-fold: true
+#| code-summary: "check_split (may be skipped)"
 def check_split(
     split:str,
 )->None:
@@ -198,6 +203,9 @@ class TensorLoader:
                 x = self.augment(x, draws[part], self.black)
             yield x, *rest
 
+# %% ../nbs/2_training/10_data.ipynb #dc09eade
+#| code-fold: true
+#| code-summary: "check_batch_size (may be skipped)"
 def check_batch_size(
     batch_size:int,
 )->None:
@@ -209,7 +217,7 @@ def check_batch_size(
 @dataclass(frozen=True)
 class Augment:
     "Random mirrors, shifts and turns of images; a function of `(seed, epoch)` alone."
-    mirror:bool=False # mirror the columns of every other image
+    mirror:bool=False # mirror each image with probability 1/2
     shift:int=0       # pad by so many black pixels, crop at a random place
     turned:str='none' # 'none', 'quarter' or 'any', as in `turn`
 

@@ -104,6 +104,8 @@ def layer_costs(
     return rows
 
 # %% ../nbs/2_training/11_cost.ipynb #0000000f
+#| code-fold: true
+#| code-summary: "The bookkeeping (may be skipped)"
 def _outermost(net:nn.Module)->dict[str, nn.Module]:
     "The outermost layers that can be counted; an error if a parameter lies in none."
     layers:dict[str, nn.Module] = {}

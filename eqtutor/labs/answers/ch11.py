@@ -42,7 +42,7 @@ def only_the_side(kernel_size): return kernel_size
 
 def squared_twice(kernel_size): return kernel_size**4
 
-def difference_for_quotient(kernel_size): return kernel_size**2 - 1
+def the_wasted_ones(kernel_size): return kernel_size**2 - 1
 
 
 EXERCISES = [
@@ -74,10 +74,9 @@ EXERCISES = [
     Exercise('11.4', 'predict', 2, overcount, odd_sizes, mistakes=[
         Mistake(only_the_side, 'A k×k kernel has k² entries, of which one is not zero.'),
         Mistake(squared_twice,
-                'There are k² offsets, but each needs one product a place anyway; over-counted is '
-                'by the entries of *one* kernel.'),
-        Mistake(difference_for_quotient,
-                'k² − 1 products are wasted, and one is needed: the factor is the quotient, not '
-                'the difference.'),
+                'These are the products for all k² offsets together. For one of them the counter '
+                'sees the entries of *one* kernel.'),
+        Mistake(the_wasted_ones,
+                'k² − 1 products are wasted. The counter sees the one that is needed, too.'),
     ]),
 ]
