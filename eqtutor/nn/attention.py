@@ -98,6 +98,8 @@ class ImageEncoding(nn.Module):
         return (2*h - 1)*(2*w - 1)
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000042
+#| code-fold: true
+#| code-summary: "The class (may be skipped)"
 class Attention2d(nn.Module):
     "Multi-head attention of images `(b, c, h, w)`, over all pixels or around each."
     def __init__(self,
@@ -174,6 +176,8 @@ class Attention2d(nn.Module):
         return x_shape[0]*h*w*(maps + 2*width*sources + width*offsets)
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000044
+#| code-fold: true
+#| code-summary: "The class (may be skipped)"
 class SelfAttention2d(Attention2d):
     "Self-attention, images `(b, in_channels, h, w)` to images (P3, Eqs 8–11)."
     def __init__(self,
