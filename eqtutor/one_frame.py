@@ -271,6 +271,7 @@ def _denominators(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:fl
     Q = torch.linalg.qr(additive).Q
     def excess(v:Tensor)->Tensor: return v - Q @ (Q.T @ v)     # what is not additive
     # D = Q d is additive. D·F is too where equations @ d = 0: d in the null space
+    # column k: F·Q[:, k] less its additive part: 27 numbers, 7 relations, 20 equations
     equations = torch.cat([excess(F[:, c:c + 1]*Q) for c in range(F.shape[1])])
     _, S, solutions = torch.linalg.svd(equations, full_matrices=False)
     D = Q @ solutions[S < tol].T                               # `(27, solutions)`
