@@ -6,7 +6,7 @@
 __all__ = ['PLACES', 'waves', 'window_offsets', 'Reader', 'layer_reader', 'relative_rms', 'reading_error', 'drawn_layer',
            'errors_by_angle', 'in_window', 'smooth_convolution', 'windowed_attention', 'invariance_error', 'mean_hills',
            'gaussian_derivatives', 'dense_window', 'lift_to_scale', 'dilation_error', 'waves_on_scales',
-           'texture_share', 'scale_convolution']
+           'scale_convolution', 'texture_share']
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000200
 import math
@@ -87,6 +87,8 @@ def reading_error(
     return relative_rms(turned - y, y - y.mean((0, 1)))
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #0000022c
+#| code-fold: true
+#| code-summary: "drawn_layer: the three layers; errors_by_angle: their errors"
 def drawn_layer(
     kind:str, # 'random filters' or 'smooth filters' of a convolution, or 'attention'
     name:str, # of the group
@@ -114,6 +116,8 @@ def errors_by_angle(
             for angle, n, h in turns}
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #00000230
+#| code-fold: true
+#| code-summary: "Readers with windows of either form; invariance_error, mean_hills (used further below)"
 def in_window(
     offsets:Tensor, # `(k², 2)`
     form:str,       # 'square' or 'disc'
@@ -230,17 +234,6 @@ def waves_on_scales(
     waves_in_h = [math.cos(math.log(h) + c) for c in range(3)]
     return torch.stack([waves(.4, seed=c)(x)*w for c, w in enumerate(waves_in_h)], -1)
 
-def texture_share(
-    h:float,
-    window:Callable, # of scale h: its offsets
-)->float:
-    "Size of `lift_to_scale` on a fine texture over that on a scene of scale h."
-    def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()
-    def size(f):
-        answers = [lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]
-        return torch.stack(answers).norm()
-    return (size(texture)/size(lambda x: waves(.8)(x/h))).item()
-
 def scale_convolution(
     f:Callable,   # a feature map on G; its first channel is read
     x:Tensor,
@@ -251,3 +244,15 @@ def scale_convolution(
     d = dense_window(h)
     return sum((1 + r)*(gaussian_derivatives(d/h) @ f(x + d, r*h)[:, 0])/(r*h)**factor
                for r in (2**-.5, 1, 2**.5))
+
+# %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #1fe9c0ab
+def texture_share(
+    h:float,
+    window:Callable, # of scale h: its offsets
+)->float:
+    "Size of `lift_to_scale` on a fine texture over that on a scene of scale h."
+    def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()
+    def size(f):
+        answers = [lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]
+        return torch.stack(answers).norm()
+    return (size(texture)/size(lambda x: waves(.8)(x/h))).item()
