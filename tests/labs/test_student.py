@@ -98,7 +98,7 @@ def secrets_of(path):
     stubs = [stub(source, id) for kind, source, id in solutions if kind == 'code']
     elsewhere = '\n'.join([source for _, source in cells if not cell_mark(source)] + stubs)
     # marks, and lines that tell nothing
-    plain = r'#\||</?details|<!--|return \w+$|for \w+ in (range\([\d, ]+\)|[\w.]+):$'
+    plain = r'#\||```|</?details|<!--|return \w+$|for \w+ in (range\([\d, ]+\)|[\w.]+):$'
     lines = [line.strip() for _, source, _ in solutions for line in source.splitlines()]
     return [x for x in lines if len(x) > 8 and x not in elsewhere and not re.match(plain, x)]
 
