@@ -1,4 +1,4 @@
-"What chapters 23b and 24b show: windows of attention, costs, printed errors, stored runs."
+"What chapters 21b to 24b show: windows of attention, costs, printed errors, stored runs."
 # Plain module: edited by hand, no notebook exports it.
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -116,22 +116,24 @@ def products_and_filters(seed):
                 normal(2, n, k, k, seed=at + 2), group)
     return [case(i, name, k) for i, (name, k) in enumerate(zip(GROUPS, (3, 5, 3)))]
 
-def at_pairs(ft, alpha_c, psi_x, group, statistics, turn):
-    "The scores of (18), with other statistics of the weighed products or another filter."
+def filter_moved(group, h, w): return act(group, h, w[None])[0]
+
+def of_the_source(group, h, q): return q
+
+def at_pairs(ft, alpha_c, psi_x, group, statistics, turn=filter_moved, pick=of_the_source):
+    "The scores of (18), with other statistics of the weighed products, filter or slice of it."
     scores = torch.zeros_like(ft[0])
     for h in group.elements:
         w = turn(group, h, psi_x)
         for q in group.elements:
             z = statistics(alpha_c[:, h, q, None, None]*ft[:, h, q])
-            scores[h, q] = F.conv2d(z[None], w[:, q][None], padding=w.shape[-1]//2)[0, 0]
+            scores[h, q] = F.conv2d(z[None], w[None, :, pick(group, h, q)], padding='same')[0, 0]
     return scores
 
 def mean_and_top(products): return torch.stack([products.mean(0), products.amax(0)])
 
-def filter_moved(group, h, w): return act(group, h, w[None])[0]
-
 def spatial_weights(ft, alpha_c, psi_x, group):
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, filter_moved).sigmoid()
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top).sigmoid()
 
 def not_weighed(ft, alpha_c, psi_x, group):
     return spatial_weights(ft, torch.ones_like(alpha_c), psi_x, group)
@@ -149,13 +151,7 @@ def poses_not_moved(ft, alpha_c, psi_x, group):
 
 def slice_of(pick, ft, alpha_c, psi_x, group):
     "The filter's slice for `pick(group, h, q)` in the place of that for h̃."
-    scores = torch.zeros_like(ft[0])
-    for h in group.elements:
-        w = filter_moved(group, h, psi_x)
-        for q in group.elements:
-            z = mean_and_top(alpha_c[:, h, q, None, None]*ft[:, h, q])
-            scores[h, q] = F.conv2d(z[None], w[None, :, pick(group, h, q)], padding='same')[0, 0]
-    return scores.sigmoid()
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, pick=pick).sigmoid()
 
 def slice_of_the_target(*case): return slice_of(lambda G, h, q: h, *case)
 
@@ -163,22 +159,22 @@ def slice_of_the_difference(*case): return slice_of(lambda G, h, q: G.relative[h
 
 def mean_twice(ft, alpha_c, psi_x, group):
     def statistics(products): return torch.stack([products.mean(0)]*2)
-    return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
+    return at_pairs(ft, alpha_c, psi_x, group, statistics).sigmoid()
 
 def top_and_mean(ft, alpha_c, psi_x, group):
     def statistics(products): return mean_and_top(products).flip(0)
-    return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
+    return at_pairs(ft, alpha_c, psi_x, group, statistics).sigmoid()
 
 def sum_for_mean(ft, alpha_c, psi_x, group):
     def statistics(products): return torch.stack([products.sum(0), products.amax(0)])
-    return at_pairs(ft, alpha_c, psi_x, group, statistics, filter_moved).sigmoid()
+    return at_pairs(ft, alpha_c, psi_x, group, statistics).sigmoid()
 
 def summed_over_sources(ft, alpha_c, psi_x, group):
-    scores = at_pairs(ft, alpha_c, psi_x, group, mean_and_top, filter_moved)
+    scores = at_pairs(ft, alpha_c, psi_x, group, mean_and_top)
     return scores.sum(1, keepdim=True).sigmoid().expand(scores.shape)
 
 def scores_alone(ft, alpha_c, psi_x, group):
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, filter_moved)
+    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top)
 
 
 # --- an index that moves
