@@ -1,11 +1,14 @@
 "Estimates of training runs: counted where they are counted, plausible where they are measured."
+import time
+
 import pytest
 import torch
 
 from eqtutor.cost import layer_costs
 from eqtutor.data import DATASETS, SPLITS, data_root, digits
+from eqtutor.experiments import estimate
 from eqtutor.experiments.estimate import (IMAGES, as_size, as_time, at_batch,
-                                          epoch_images, estimate_training, saved_bytes)
+                                          epoch_images, estimate_training, saved_bytes, timed)
 from eqtutor.experiments.train import Training
 from eqtutor.models.backbones import p4_cnn
 
@@ -67,3 +70,11 @@ def test_unknown_data_are_refused():
 def test_sizes_and_times_are_read_by_people():
     assert [as_size(n) for n in (2**20, 3*2**29)] == ['1 MB', '1.5 GB']
     assert [as_time(s) for s in (5, 90, 5400)] == ['5 s', '2 min', '1.5 h']
+
+
+def test_long_work_is_measured_once_and_short_work_after_a_round_to_warm_up(monkeypatch):
+    calls = []
+    timed(lambda: calls.append('short'), repeats=2)
+    monkeypatch.setattr(estimate, 'PATIENCE', .01)
+    took = timed(lambda: (calls.append('long'), time.sleep(.02)), repeats=2)
+    assert calls == ['short']*3 + ['long'] and took.wall >= .02
