@@ -24,7 +24,7 @@ from ..nn.self_attention import LiftingSelfAttention2d
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #0000000e
 def waves(
-    band:float,  # the highest frequency, in radians a pixel
+    band:float,  # the highest frequency, in radians per unit of length
     n:int=24,    # plane waves
     seed:int=0,
 )->Callable[[Tensor], Tensor]:
@@ -134,12 +134,12 @@ def smooth_convolution(
     seed:int=1,
 )->Reader:
     "A lifting convolution whose kernel, a smooth function, is turned bilinearly."
-    H, d = get_group(name), window_offsets(radius, per_unit)
+    H, offsets = get_group(name), window_offsets(radius, per_unit)
     k = 2*radius*per_unit + 1
-    kernel = (waves(1.5, 8, seed)(d)*in_window(d, form)).view(1, 1, k, k)
+    kernel = (waves(1.5, 8, seed)(offsets)*in_window(offsets, form)).view(1, 1, k, k)
     # an integral: smaller pixels weigh less
     bank = torch.stack([act(H, h, kernel).flatten() for h in H.elements])/per_unit**2
-    return Reader(H, d, lambda values: (bank @ values.T)[..., None])
+    return Reader(H, offsets, lambda values: (bank @ values.T)[..., None])
 
 def windowed_attention(
     layer:LiftingSelfAttention2d, # with one input channel
@@ -148,21 +148,23 @@ def windowed_attention(
     radius:int=2,
 )->Reader:
     "A lifting self-attention with its own weights, in a window of any form."
-    H, d, encoder = layer.group, window_offsets(radius, per_unit), layer.encoder
+    H, encoder = layer.group, layer.encoder
+    offsets = window_offsets(radius, per_unit)
     if encoder is None: raise ValueError("expected an encoding, got encoding='none'")
-    masked = ~in_window(d, form)
+    masked = ~in_window(offsets, form)
     maps = layer.query, layer.key, layer.value
-    moved = torch.einsum('kj,hij->hki', d, H.matrices[H.inv].to(d))      # h⁻¹Δ
+    inverses = H.matrices[H.inv].to(offsets)
+    moved = torch.einsum('kj,hij->hki', offsets, inverses)      # h⁻¹Δ
 
     @torch.no_grad()
     def answers(values:Tensor)->Tensor:
         q, k, v = (m(values[..., None]).unflatten(-1, (layer.heads, -1)) for m in maps)
-        q, code = q[:, len(d)//2], encoder.mlps[0](moved/encoder.scale)
+        q, code = q[:, len(offsets)//2], encoder.mlps[0](moved/encoder.scale)
         scores = torch.einsum('pnd,pknd->pnk', q, k)
         scores = scores + torch.einsum('pnd,hkd->hpnk', q, code)
         attention = scores.masked_fill(masked, -math.inf).softmax(-1)
         return layer.out(torch.einsum('hpnk,pknd->hpnd', attention, v).flatten(2))
-    return Reader(H, d, answers)
+    return Reader(H, offsets, answers)
 
 def invariance_error(
     reader:Reader,
@@ -173,8 +175,8 @@ def invariance_error(
     a = math.radians(degrees)
     R = [[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]
     there = reader.offsets @ torch.tensor(R, dtype=torch.float64)        # R⁻¹Δ
-    y, turned = (reader.answers(scene(PLACES[:40, None] + d)).amax(0)
-                 for d in (reader.offsets, there))
+    y, turned = (reader.answers(scene(PLACES[:40, None] + offsets)).amax(0)
+                 for offsets in (reader.offsets, there))
     return relative_rms(turned - y, y - y.mean(0))
 
 def mean_hills(
@@ -210,8 +212,8 @@ def lift_to_scale(
     window:Callable=dense_window,
 )->Tensor:                  # `(2,)`
     "Proposition 26.5 (ii), the first layer, with a sum over pixels."
-    d = window(h)
-    return (gaussian_derivatives(d/h)*f(x + d)).sum(-1)/h**factor
+    offsets = window(h)
+    return (gaussian_derivatives(offsets/h)*f(x + offsets)).sum(-1)/h**factor
 
 def dilation_error(
     y:Callable,         # `y(f, x, h)`, a layer at a place and a scale
@@ -241,9 +243,11 @@ def scale_convolution(
     factor:int=2, # the power of 1/h̃
 )->Tensor:        # `(2,)`
     "Proposition 26.5 (ii), the second layer: scales in steps of √2."
-    d = dense_window(h)
-    return sum((1 + r)*(gaussian_derivatives(d/h) @ f(x + d, r*h)[:, 0])/(r*h)**factor
-               for r in (2**-.5, 1, 2**.5))
+    offsets, answer = dense_window(h), torch.zeros(2, dtype=torch.float64)
+    for r in (2**-.5, 1, 2**.5):
+        kernel = (1 + r)*gaussian_derivatives(offsets/h)
+        answer = answer + kernel @ f(x + offsets, r*h)[:, 0]/(r*h)**factor
+    return answer
 
 # %% ../../nbs/3_papers/26_beyond_the_grid.ipynb #1fe9c0ab
 def texture_share(

@@ -198,7 +198,7 @@ EXERCISES = [
                 'The softmax has divided by the sum already: do not divide by the number of '
                 'offsets.'),
         Mistake(pixels_dilated,
-                'You dilate the offsets before you read f. They are those of hN already.'),
+                'You dilate the offsets before you read f. They are those of scale h already.'),
         Mistake(without_normaliser,
                 'The weights do not sum to one: divide by their sum.'),
         Mistake(haar_without_normaliser,
@@ -207,6 +207,6 @@ EXERCISES = [
         Mistake(without_encoding,
                 'The encoding is missing in the scores: it is added to the key.'),
         Mistake(divided_by_the_width,
-                'The scores are divided by √d. The exercise scales them by nothing.'),
+                'The scores are divided by √k. The exercise scales them by nothing.'),
     ]),
 ]
