@@ -174,7 +174,7 @@ def test_every_network_of_the_papers_has_a_plain_form(name):
     torch.manual_seed(0)
     net = perturb_(build_model(name)).double().eval()
     group = next((m.group for m in net.modules() if hasattr(m, 'group')), 'Z2')
-    size = min(exact_sizes(net, group, near=32, count=3))
+    size = min(exact_sizes(net, group, near=24, count=3))
     pictures = torch.randn(3, MODELS[name].input_shape[0], size, size).double()
     plain = to_plain(net, x=pictures[:2])
     assert 'eqtutor' not in plain.code
