@@ -130,8 +130,8 @@ def start_report(
     shift = layer.value_map.mix(weights, torch.zeros_like(value))   # of β alone
     moving = shift - shift.mean((0, -2, -1), keepdim=True)          # a constant is like a bias
     return {'scores': scores[weights > 0].std().item(), 'places used': used.mean().item(),
-            'variance': mixed.var().item(), 'all of β': (shift.var()/mixed.var()).item(),
-            "β's share": (moving.var()/mixed.var()).item()}
+            'variance': mixed.var().item(), 'share of β': (shift.var()/mixed.var()).item(),
+            'moving share of β': (moving.var()/mixed.var()).item()}
 
 
 STARTS = {   # name -> `init` of the layers, `zero_init` of the network
