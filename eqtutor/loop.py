@@ -26,6 +26,8 @@ from tqdm.auto import tqdm
 from .processes import accelerated, device_of, share, summed
 
 # %% ../nbs/2_training/12_training.ipynb #00000020
+#| code-fold: true
+#| code-summary: "Helpers of evaluate (may be skipped)"
 _NO_BATCH = ('The loader gave no batch: is the data set empty, '
              'or an iterator that is used up?')
 

@@ -29,14 +29,16 @@ def bank_index(
     pose, poses = group.relative, len(group)              # the slice h⁻¹q of the filter
     if lifts or projects: pose, poses = torch.zeros_like(turn), 1
     turn = turn.expand_as(pose)
-    entries = kernel_size**2
+    pixels = kernel_size**2                               # of a slice
     if group.is_grid:
         place = filter_index(group, kernel_size)[turn]
-        return (pose[..., None]*entries + place).flatten()
-    copy = (turn*poses + pose)*entries
-    return (copy[..., None] + torch.arange(entries)).flatten()
+        return (pose[..., None]*pixels + place).flatten()
+    copy = (turn*poses + pose)*pixels
+    return (copy[..., None] + torch.arange(pixels)).flatten()
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #0000001d
+#| code-fold: true
+#| code-summary: "class EquivariantConv2d: filters, a bank, a conv2d"
 class EquivariantConv2d(IndexTables):
     "What lifting, group convolution and projection share: filters, a bank, a `conv2d`."
     lifts, projects = False, False   # does the input, the output, lack the group axis?
@@ -91,7 +93,7 @@ class EquivariantConv2d(IndexTables):
     def filters(self)->Tensor:
         "The bank `(out·|H|, in/groups·|H|, k, k)`; no |H| where an end has no poses."
         k = self.kernel_size
-        w = rearrange(self.weight.flatten(2), 'o i entries -> entries (o i)')
+        w = rearrange(self.weight.flatten(2), 'o i p -> p (o i)')   # p: slice and pixel
         if 'turns' in self.originals:    # off the grid: all turned copies
             turns, w = self.table('turns', w), w.unflatten(0, (-1, k*k))
             w = torch.einsum('hpr,sro->hspo', turns, w).flatten(0, 2)
