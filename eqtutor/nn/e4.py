@@ -110,7 +110,8 @@ def _pose_map(in_channels:int, out_channels:int, group:Group, concat:bool)->nn.M
 def _at_each_pixel(pose_map:nn.Module, f:Tensor)->Tensor:
     "A pose map as a matrix product: a compiler fuses that with its surroundings."
     if not isinstance(pose_map, GroupConv2d): return pose_map(f)
-    y = pose_map.filters()[..., 0, 0] @ f.flatten(1, 2).flatten(2)
+    matrix = pose_map.filters()[..., 0, 0].expand(len(f), -1, -1)   # of each image
+    y = torch.bmm(matrix, f.flatten(1, 2).flatten(2))
     return y.view(f.shape[0], pose_map.out_channels, *f.shape[2:])
 
 def _size(pose_map:nn.Module)->int:

@@ -1,0 +1,111 @@
+"""C for processors, built by the machine's own compiler when it is first needed.
+
+Where there is no compiler, or `EQTUTOR_NATIVE=0`, torch computes the same, several times slower.
+A library lies in `~/.cache/eqtutor/native`, under a name made of its source, its compiler and the
+processor; in a folder of this process alone if that cannot be written.
+"""
+# Plain module: edited by hand, no notebook exports it.
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+
+REALS = {torch.float32: 'float', torch.float64: 'double'}
+OPTIONS = '-O3', '-ffp-contract=fast', '-shared', '-fPIC', '-pthread'
+# this processor's own instructions, as gcc, clang and neither of them call them
+TUNING = ['-march=native'], ['-mcpu=native'], []
+SECONDS = 120   # after which a compiler is given up
+
+
+def find_compiler()->str|None:
+    "The machine's C compiler, `CC` if that is set; None if there is none, or none is wanted."
+    if os.environ.get('EQTUTOR_NATIVE') == '0' or os.name != 'posix': return None
+    names = os.environ.get('CC'), 'cc', 'gcc', 'clang'
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def describe_processor()->str:
+    "What instructions this processor has: a home folder may be shared by different ones."
+    try: lines = Path('/proc/cpuinfo').read_text().splitlines()
+    except OSError: return f'{platform.machine()} {platform.processor()}'
+    told = [line for line in lines if line.startswith(('model name', 'flags', 'Features'))]
+    return '\n'.join(sorted(set(told)))
+
+
+def build(
+    compiler:str,
+    source:Path,
+    real:str,     # 'float' or 'double'
+    target:Path,  # the library
+)->None:
+    "Compile to a library that is whole or not there; an `OSError` with the compiler's words."
+    part = target.with_name(f'{target.stem}.{os.getpid()}.part')
+    try:
+        for tuning in TUNING:
+            command = [compiler, *OPTIONS, *tuning, f'-DREAL={real}', str(source), '-o', str(part)]
+            made = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS,
+                                  stdin=subprocess.DEVNULL)
+            if made.returncode == 0: return os.replace(part, target)
+        raise OSError(made.stderr.strip() or f'exit status {made.returncode}')
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def library_folder()->Path:
+    "Where libraries are kept: of this user, or, where nothing can be kept, of this process."
+    root = Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
+    folder = root/'eqtutor'/'native'
+    try: folder.mkdir(parents=True, exist_ok=True)
+    except OSError: return Path(own_folder().name)
+    return folder if os.access(folder, os.W_OK | os.X_OK) else Path(own_folder().name)
+
+
+@cache
+def own_folder()->tempfile.TemporaryDirectory:
+    "A folder that nobody else may read, until this process ends."
+    return tempfile.TemporaryDirectory(prefix='eqtutor-')
+
+
+@cache
+def native_library(
+    name:str,           # 'windows' is windows.c, beside this file
+    dtype:torch.dtype,  # of the numbers it computes with
+)->ctypes.CDLL|None:    # None: let torch compute
+    "A library, built if it is not there; a warning where building fails."
+    compiler = find_compiler()
+    if compiler is None or dtype not in REALS: return None
+    source, real = Path(__file__).with_name(f'{name}.c'), REALS[dtype]
+    told = source.read_text(encoding='utf-8'), compiler, str(OPTIONS), describe_processor()
+    mark = hashlib.sha256('\n'.join(told).encode()).hexdigest()[:16]
+    target = library_folder()/f'{name}-{real}-{mark}.so'
+    try:
+        if not target.exists(): build(compiler, source, real, target)
+        return ctypes.CDLL(str(target))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        warnings.warn(f'{compiler} could not build {source.name}, torch computes in its place, '
+                      f'several times slower (EQTUTOR_NATIVE=0 asks for that): {error}',
+                      stacklevel=2)
+        return None
+
+
+def call_native(
+    function:Callable[..., int],  # of a library; gives 0, or something else if memory ran out
+    *arguments:torch.Tensor|list[int]|int|None,
+)->None:
+    "Call C with contiguous tensors, lists of whole numbers, whole numbers, and None for NULL."
+    def convert(x):
+        if x is None: return None
+        if isinstance(x, int): return ctypes.c_long(x)
+        if isinstance(x, list): return (ctypes.c_long*len(x))(*x)
+        return ctypes.c_void_p(x.data_ptr())
+    if function(*map(convert, arguments), ctypes.c_long(torch.get_num_threads())):
+        raise MemoryError('no memory is left for the working space of a kernel')

@@ -1,0 +1,263 @@
+/* The four forms of windows.py on a processor: sums over a window of weights, values and targets,
+   plane by plane, so that what is read again is still in the cache.
+
+   weights (b, n, K, g, h, w)   values, target (b, n, d, g, h, w)   scale (n, d, K, g), or NULL
+   b images, n heads, d channels of a head, K = k*k offsets, g poses, h rows, w columns.
+   A plane (h, w) lies in one piece, planes may lie anywhere; scale is contiguous.
+   REAL, float or double, is set by who compiles. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef REAL real;
+enum { LANES = 32/sizeof(real), BLOCK = 4 };
+typedef real vec __attribute__((vector_size(32), aligned(sizeof(real))));
+
+typedef struct { const real *start; long image, head, channel, pose; } Planes;   /* and steps */
+typedef struct {
+    Planes weights, values, target, out;
+    const real *scale;
+    real *of_scale;
+    long b, n, d, k, g, h, w, dilation;
+    long K, pad, W, plane;   /* offsets, width of the rim, width and size of a padded plane */
+} Form;
+
+/* ---- many tasks, shared among threads that live as long as the call */
+
+typedef void Task(const Form *, long task, real *room);
+typedef struct { const Form *form; Task *task; long tasks, room; atomic_long next, failed; } Job;
+
+static void *work(void *argument) {
+    Job *job = argument;
+    real *room = malloc(job->room*sizeof(real));
+    if (!room) { job->failed = 1; return NULL; }
+    for (long i; (i = atomic_fetch_add(&job->next, 1)) < job->tasks;)
+        job->task(job->form, i, room);
+    free(room);
+    return NULL;
+}
+
+static int run(const Form *form, Task *task, long tasks, long room, long threads) {
+    Job job = {form, task, tasks, room, 0, 0};
+    pthread_t others[64];
+    long started = 0;
+    if (threads > tasks) threads = tasks;
+    if (threads > 64) threads = 64;
+    while (started < threads - 1 && !pthread_create(&others[started], NULL, work, &job)) started++;
+    work(&job);
+    for (long i = 0; i < started; i++) pthread_join(others[i], NULL);
+    return job.failed;
+}
+
+/* ---- planes with a rim of zeros */
+
+static void pad_planes(const Form *f, real *to, const real *from, long step, long planes) {
+    memset(to, 0, (planes*f->plane + LANES)*sizeof(real));
+    for (long c = 0; c < planes; c++, from += step)
+        for (long y = 0; y < f->h; y++)
+            memcpy(to + c*f->plane + (y + f->pad)*f->W + f->pad, from + y*f->w, f->w*sizeof(real));
+}
+
+static long shift(const Form *f, long i) { return (i/f->k*f->W + i % f->k)*f->dilation; }
+
+static vec load(const real *p) { return *(const vec *)p; }
+
+static void store(real *p, vec x, long n) {
+    if (n >= LANES) *(vec *)p = x;
+    else memcpy(p, &x, n*sizeof(real));
+}
+
+/* the next vector of a row: the last one overlaps the one before, and a row that is shorter
+   than a vector is read beyond its end */
+static long column(const Form *f, long x) { return x + LANES > f->w && f->w > LANES ? f->w - LANES : x; }
+
+/* A plane may be read up to a vector beyond its end; the one that lies last in memory is read
+   from a copy. */
+static const real *last_plane(const Form *f, const Planes *p, long channels, const real *plane,
+                              real *copy) {
+    const real *last = p->start + (f->b - 1)*p->image + (f->n - 1)*p->head
+                     + (channels - 1)*p->channel + (f->g - 1)*p->pose;
+    if (plane != last) return plane;
+    memcpy(copy, plane, f->h*f->w*sizeof(real));
+    memset(copy + f->h*f->w, 0, LANES*sizeof(real));
+    return copy;
+}
+
+/* ---- a sum over offsets, of some channels at once so that each weight is loaded once */
+
+typedef struct { const real *plane; long at, step; } Weights;   /* step: from row to row */
+
+static inline __attribute__((always_inline)) void mix_channels(
+        const Form *f, const Weights *weights, const real *padded, const long *at,
+        const real *psi, real *out, int channels) {
+    for (long y = 0; y < f->h; y++)
+        for (long x = 0; x < f->w; x += LANES) {
+            long left = column(f, x), i = y*f->W + left;
+            vec sum[BLOCK] = {0};
+            for (long o = 0; o < f->K; o++) {
+                vec w = load(weights[o].plane + weights[o].at + y*weights[o].step + left);
+                for (int c = 0; c < channels; c++) {
+                    vec v = load(padded + c*f->plane + i + at[o]);
+                    if (psi) v *= psi[(c*f->K + o)*f->g];
+                    sum[c] += w*v;
+                }
+            }
+            for (int c = 0; c < channels; c++)
+                store(out + c*f->out.channel + y*f->w + left, sum[c], f->w - left);
+        }
+}
+
+static void mix(const Form *f, const Weights *weights, const real *padded, const long *at,
+                const real *psi, real *out) {
+    long c = 0, step = f->out.channel, of_psi = psi ? f->K*f->g : 0;
+    for (; c + BLOCK <= f->d; c += BLOCK) {
+        if (psi) mix_channels(f, weights, padded + c*f->plane, at, psi + c*of_psi, out + c*step, BLOCK);
+        else mix_channels(f, weights, padded + c*f->plane, at, NULL, out + c*step, BLOCK);
+    }
+    for (; c < f->d; c++)
+        mix_channels(f, weights, padded + c*f->plane, at, psi ? psi + c*of_psi : NULL, out + c*step, 1);
+}
+
+/* the planes of a task: of an image, a head, a pose */
+static const real *planes_of(const Form *f, const Planes *p, long task) {
+    long b = task/f->g/f->n, n = task/f->g % f->n;
+    return p->start + b*p->image + n*p->head + task % f->g*p->pose;
+}
+static const real *psi_of(const Form *f, long task) {
+    return f->scale ? f->scale + task/f->g % f->n*f->d*f->K*f->g + task % f->g : NULL;
+}
+
+/* ∂T/∂g = Σ_Δ w_Δ(x) ψ_Δ v(x+Δ) */
+static void sum_task(const Form *f, long task, real *room) {
+    long at[f->K];
+    Weights weights[f->K];
+    real *padded = room, *copy = room + f->d*f->plane + LANES;
+    const real *w = planes_of(f, &f->weights, task);
+    for (long o = 0; o < f->K; o++) {
+        const real *plane = last_plane(f, &f->weights, f->K, w + o*f->weights.channel, copy);
+        weights[o] = (Weights){plane, 0, f->w};
+        at[o] = shift(f, o);
+    }
+    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->d);
+    mix(f, weights, padded, at, psi_of(f, task), (real *)planes_of(f, &f->out, task));
+}
+
+/* ∂T/∂v = Σ_Δ w_Δ(x-Δ) ψ_Δ g(x-Δ): both are read at the target */
+static void spread_task(const Form *f, long task, real *room) {
+    long at[f->K];
+    Weights weights[f->K];
+    real *padded = room, *moved = room + f->d*f->plane + LANES;
+    pad_planes(f, moved, planes_of(f, &f->weights, task), f->weights.channel, f->K);
+    pad_planes(f, padded, planes_of(f, &f->target, task), f->target.channel, f->d);
+    for (long o = 0; o < f->K; o++) {
+        at[o] = shift(f, f->K - 1 - o);
+        weights[o] = (Weights){moved + o*f->plane, at[o], f->W};
+    }
+    mix(f, weights, padded, at, psi_of(f, task), (real *)planes_of(f, &f->out, task));
+}
+
+/* ∂T/∂w = Σ_c g(x) ψ_Δ v(x+Δ), of some offsets at once so that each query is loaded once */
+static inline __attribute__((always_inline)) void score_offsets(
+        const Form *f, const real *padded, const real *const *targets, const real *psi,
+        long o, real *out, int offsets) {
+    long at[BLOCK];
+    for (int j = 0; j < offsets; j++) at[j] = shift(f, o + j);
+    for (long y = 0; y < f->h; y++)
+        for (long x = 0; x < f->w; x += LANES) {
+            long left = column(f, x), i = y*f->W + left;
+            vec sum[BLOCK] = {0};
+            for (long c = 0; c < f->d; c++) {
+                vec g = load(targets[c] + y*f->w + left);
+                for (int j = 0; j < offsets; j++) {
+                    vec v = load(padded + c*f->plane + i + at[j]);
+                    if (psi) v *= psi[(c*f->K + o + j)*f->g];
+                    sum[j] += g*v;
+                }
+            }
+            for (int j = 0; j < offsets; j++)
+                store(out + (o + j)*f->out.channel + y*f->w + left, sum[j], f->w - left);
+        }
+}
+
+static void scores_task(const Form *f, long task, real *room) {
+    long o = 0;
+    const real *targets[f->d], *target = planes_of(f, &f->target, task), *psi = psi_of(f, task);
+    real *padded = room, *copy = room + f->d*f->plane + LANES;
+    real *out = (real *)planes_of(f, &f->out, task);
+    for (long c = 0; c < f->d; c++)
+        targets[c] = last_plane(f, &f->target, f->d, target + c*f->target.channel, copy);
+    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->d);
+    for (; o + BLOCK <= f->K; o += BLOCK) {
+        if (psi) score_offsets(f, padded, targets, psi, o, out, BLOCK);
+        else score_offsets(f, padded, targets, NULL, o, out, BLOCK);
+    }
+    for (; o < f->K; o++) score_offsets(f, padded, targets, psi, o, out, 1);
+}
+
+/* ∂T/∂ψ = Σ_x w_Δ(x) v(x+Δ) g(x), of some offsets at once, of one image, added to `out` */
+static inline __attribute__((always_inline)) void scale_offsets(
+        const Form *f, const real *weights, const real *padded, const real *target,
+        long o, real *out, int offsets) {
+    long size = f->weights.channel, at[BLOCK];
+    vec sum[BLOCK] = {0};
+    real rest[BLOCK] = {0};
+    for (int j = 0; j < offsets; j++) at[j] = shift(f, o + j);
+    for (long y = 0; y < f->h; y++) {
+        const real *g = target + y*f->w, *w = weights + o*size + y*f->w, *v = padded + y*f->W;
+        long x = 0;
+        for (; x + LANES <= f->w; x += LANES)
+            for (int j = 0; j < offsets; j++)
+                sum[j] += load(g + x)*load(w + j*size + x)*load(v + at[j] + x);
+        for (; x < f->w; x++)
+            for (int j = 0; j < offsets; j++) rest[j] += g[x]*w[j*size + x]*v[at[j] + x];
+    }
+    for (int j = 0; j < offsets; j++) {
+        for (int l = 0; l < LANES; l++) rest[j] += sum[j][l];
+        out[(o + j)*f->g] += rest[j];
+    }
+}
+
+/* a task is a head and a pose; the sum over all images is its own */
+static void scale_task(const Form *f, long task, real *room) {
+    long head = task/f->g, pose = task % f->g;
+    for (long b = 0; b < f->b; b++) {
+        long t = (b*f->n + head)*f->g + pose;
+        const real *weights = planes_of(f, &f->weights, t), *target = planes_of(f, &f->target, t);
+        pad_planes(f, room, planes_of(f, &f->values, t), f->values.channel, f->d);
+        for (long c = 0; c < f->d; c++) {
+            real *out = f->of_scale + (head*f->d + c)*f->K*f->g + pose;
+            const real *plane = room + c*f->plane;
+            long o = 0;
+            if (!b) for (long i = 0; i < f->K; i++) out[i*f->g] = 0;
+            for (; o + BLOCK <= f->K; o += BLOCK)
+                scale_offsets(f, weights, plane, target + c*f->target.channel, o, out, BLOCK);
+            for (; o < f->K; o++) scale_offsets(f, weights, plane, target + c*f->target.channel, o, out, 1);
+        }
+    }
+}
+
+static Planes planes(const real *start, const long *steps) {
+    return (Planes){start, steps[0], steps[1], steps[2], steps[3]};
+}
+
+/* The derivative in the factor number `by`: 0 weights, 1 scale, 2 values, 3 target, which is NULL.
+   Steps from plane to plane: four of weights, values, target and out. Not 0 if memory ran out. */
+int window_form(long by, const real *weights, const real *scale, const real *values,
+                const real *target, real *out, const long *sizes, const long *steps, long threads) {
+    Form f = {.scale = scale, .of_scale = out};
+    long *const fields[] = {&f.b, &f.n, &f.d, &f.k, &f.g, &f.h, &f.w, &f.dilation};
+    for (int i = 0; i < 8; i++) *fields[i] = sizes[i];
+    f.weights = planes(weights, steps);
+    f.values = planes(values, steps + 4);
+    f.target = planes(target, steps + 8);
+    f.out = planes(out, steps + 12);
+    f.K = f.k*f.k;
+    f.pad = f.dilation*(f.k/2);
+    f.W = f.w + 2*f.pad;
+    f.plane = (f.h + 2*f.pad)*f.W;
+    Task *const tasks[] = {scores_task, scale_task, spread_task, sum_task};
+    /* padded planes and a copy of one, each with room to be read beyond its end */
+    long room = (f.d + (by == 2 ? f.K : 1))*f.plane + 2*LANES;
+    return run(&f, tasks[by], (by == 1 ? 1 : f.b)*f.n*f.g, room, threads);
+}
