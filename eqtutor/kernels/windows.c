@@ -1,8 +1,10 @@
 /* The four forms of windows.py on a processor: sums over a window of weights, values and targets,
    plane by plane, so that what is read again is still in the cache.
 
-   weights (b, n, K, g, h, w)   values, target (b, n, d, g, h, w)   scale (n, d, K, g), or NULL
-   b images, n heads, d channels of a head, K = k*k offsets, g poses, h rows, w columns.
+   weights (b, n, K, g, h, w)   values (b, n, S*d, g, h, w)   target (b, n, d, g, h, w)
+   scale (n, S*d, K, g), or NULL: ones, if S = 1
+   b images, n heads, d channels of a head, K = k*k offsets, g poses, h rows, w columns;
+   S sources whose channels meet the same target: channel s*d + c of values belongs to c.
    A plane (h, w) lies in one piece, planes may lie anywhere; scale is contiguous.
    REAL, float or double, is set by who compiles. */
 #include <pthread.h>
@@ -19,7 +21,7 @@ typedef struct {
     Planes weights, values, target, out;
     const real *scale;
     real *of_scale;
-    long b, n, d, k, g, h, w, dilation;
+    long b, n, d, k, g, h, w, dilation, S;
     long K, pad, W, plane;   /* offsets, width of the rim, width and size of a padded plane */
 } Form;
 
@@ -90,7 +92,8 @@ typedef struct { const real *plane; long at, step; } Weights;   /* step: from ro
 
 static inline __attribute__((always_inline)) void mix_channels(
         const Form *f, const Weights *weights, const real *padded, const long *at,
-        const real *psi, real *out, int channels) {
+        const real *psi, long sources, real *out, int channels) {
+    long of_psi = f->K*f->g;
     for (long y = 0; y < f->h; y++)
         for (long x = 0; x < f->w; x += LANES) {
             long left = column(f, x), i = y*f->W + left;
@@ -98,9 +101,12 @@ static inline __attribute__((always_inline)) void mix_channels(
             for (long o = 0; o < f->K; o++) {
                 vec w = load(weights[o].plane + weights[o].at + y*weights[o].step + left);
                 for (int c = 0; c < channels; c++) {
-                    vec v = load(padded + c*f->plane + i + at[o]);
-                    if (psi) v *= psi[(c*f->K + o)*f->g];
-                    sum[c] += w*v;
+                    vec u = {0};
+                    for (long s = 0; s < sources; s++) {
+                        vec v = load(padded + (s*f->d + c)*f->plane + i + at[o]);
+                        u += psi ? v*psi[(s*f->d + c)*of_psi + o*f->g] : v;
+                    }
+                    sum[c] += w*u;
                 }
             }
             for (int c = 0; c < channels; c++)
@@ -108,15 +114,17 @@ static inline __attribute__((always_inline)) void mix_channels(
         }
 }
 
+/* d channels of the result, each from `sources` channels of what is padded */
 static void mix(const Form *f, const Weights *weights, const real *padded, const long *at,
-                const real *psi, real *out) {
-    long c = 0, step = f->out.channel, of_psi = psi ? f->K*f->g : 0;
-    for (; c + BLOCK <= f->d; c += BLOCK) {
-        if (psi) mix_channels(f, weights, padded + c*f->plane, at, psi + c*of_psi, out + c*step, BLOCK);
-        else mix_channels(f, weights, padded + c*f->plane, at, NULL, out + c*step, BLOCK);
+                const real *psi, long sources, real *out) {
+    for (long c = 0, many; c < f->d; c += many) {
+        const real *from = padded + c*f->plane, *of_c = psi ? psi + c*f->K*f->g : NULL;
+        real *to = out + c*f->out.channel;
+        many = f->d - c < BLOCK ? 1 : BLOCK;
+        if (many == 1) mix_channels(f, weights, from, at, of_c, sources, to, 1);
+        else if (!psi) mix_channels(f, weights, from, at, NULL, 1, to, BLOCK);
+        else mix_channels(f, weights, from, at, of_c, sources, to, BLOCK);
     }
-    for (; c < f->d; c++)
-        mix_channels(f, weights, padded + c*f->plane, at, psi ? psi + c*of_psi : NULL, out + c*step, 1);
 }
 
 /* the planes of a task: of an image, a head, a pose */
@@ -125,22 +133,22 @@ static const real *planes_of(const Form *f, const Planes *p, long task) {
     return p->start + b*p->image + n*p->head + task % f->g*p->pose;
 }
 static const real *psi_of(const Form *f, long task) {
-    return f->scale ? f->scale + task/f->g % f->n*f->d*f->K*f->g + task % f->g : NULL;
+    return f->scale ? f->scale + task/f->g % f->n*f->S*f->d*f->K*f->g + task % f->g : NULL;
 }
 
 /* ∂T/∂g = Σ_Δ w_Δ(x) ψ_Δ v(x+Δ) */
 static void sum_task(const Form *f, long task, real *room) {
     long at[f->K];
     Weights weights[f->K];
-    real *padded = room, *copy = room + f->d*f->plane + LANES;
+    real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
     const real *w = planes_of(f, &f->weights, task);
     for (long o = 0; o < f->K; o++) {
         const real *plane = last_plane(f, &f->weights, f->K, w + o*f->weights.channel, copy);
         weights[o] = (Weights){plane, 0, f->w};
         at[o] = shift(f, o);
     }
-    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->d);
-    mix(f, weights, padded, at, psi_of(f, task), (real *)planes_of(f, &f->out, task));
+    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
+    mix(f, weights, padded, at, psi_of(f, task), f->S, (real *)planes_of(f, &f->out, task));
 }
 
 /* ∂T/∂v = Σ_Δ w_Δ(x-Δ) ψ_Δ g(x-Δ): both are read at the target */
@@ -154,14 +162,18 @@ static void spread_task(const Form *f, long task, real *room) {
         at[o] = shift(f, f->K - 1 - o);
         weights[o] = (Weights){moved + o*f->plane, at[o], f->W};
     }
-    mix(f, weights, padded, at, psi_of(f, task), (real *)planes_of(f, &f->out, task));
+    for (long s = 0; s < f->S; s++) {
+        const real *psi = psi_of(f, task);
+        real *out = (real *)planes_of(f, &f->out, task) + s*f->d*f->out.channel;
+        mix(f, weights, padded, at, psi ? psi + s*f->d*f->K*f->g : NULL, 1, out);
+    }
 }
 
 /* ∂T/∂w = Σ_c g(x) ψ_Δ v(x+Δ), of some offsets at once so that each query is loaded once */
 static inline __attribute__((always_inline)) void score_offsets(
         const Form *f, const real *padded, const real *const *targets, const real *psi,
         long o, real *out, int offsets) {
-    long at[BLOCK];
+    long of_psi = f->K*f->g, sources = psi ? f->S : 1, at[BLOCK];
     for (int j = 0; j < offsets; j++) at[j] = shift(f, o + j);
     for (long y = 0; y < f->h; y++)
         for (long x = 0; x < f->w; x += LANES) {
@@ -170,9 +182,12 @@ static inline __attribute__((always_inline)) void score_offsets(
             for (long c = 0; c < f->d; c++) {
                 vec g = load(targets[c] + y*f->w + left);
                 for (int j = 0; j < offsets; j++) {
-                    vec v = load(padded + c*f->plane + i + at[j]);
-                    if (psi) v *= psi[(c*f->K + o + j)*f->g];
-                    sum[j] += g*v;
+                    vec u = {0};
+                    for (long s = 0; s < sources; s++) {
+                        vec v = load(padded + (s*f->d + c)*f->plane + i + at[j]);
+                        u += psi ? v*psi[(s*f->d + c)*of_psi + (o + j)*f->g] : v;
+                    }
+                    sum[j] += g*u;
                 }
             }
             for (int j = 0; j < offsets; j++)
@@ -183,11 +198,11 @@ static inline __attribute__((always_inline)) void score_offsets(
 static void scores_task(const Form *f, long task, real *room) {
     long o = 0;
     const real *targets[f->d], *target = planes_of(f, &f->target, task), *psi = psi_of(f, task);
-    real *padded = room, *copy = room + f->d*f->plane + LANES;
+    real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
     real *out = (real *)planes_of(f, &f->out, task);
     for (long c = 0; c < f->d; c++)
         targets[c] = last_plane(f, &f->target, f->d, target + c*f->target.channel, copy);
-    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->d);
+    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
     for (; o + BLOCK <= f->K; o += BLOCK) {
         if (psi) score_offsets(f, padded, targets, psi, o, out, BLOCK);
         else score_offsets(f, padded, targets, NULL, o, out, BLOCK);
@@ -224,15 +239,16 @@ static void scale_task(const Form *f, long task, real *room) {
     for (long b = 0; b < f->b; b++) {
         long t = (b*f->n + head)*f->g + pose;
         const real *weights = planes_of(f, &f->weights, t), *target = planes_of(f, &f->target, t);
-        pad_planes(f, room, planes_of(f, &f->values, t), f->values.channel, f->d);
-        for (long c = 0; c < f->d; c++) {
-            real *out = f->of_scale + (head*f->d + c)*f->K*f->g + pose;
+        pad_planes(f, room, planes_of(f, &f->values, t), f->values.channel, f->S*f->d);
+        for (long c = 0; c < f->S*f->d; c++) {
+            real *out = f->of_scale + (head*f->S*f->d + c)*f->K*f->g + pose;
             const real *plane = room + c*f->plane;
             long o = 0;
             if (!b) for (long i = 0; i < f->K; i++) out[i*f->g] = 0;
+            const real *of_c = target + c % f->d*f->target.channel;
             for (; o + BLOCK <= f->K; o += BLOCK)
-                scale_offsets(f, weights, plane, target + c*f->target.channel, o, out, BLOCK);
-            for (; o < f->K; o++) scale_offsets(f, weights, plane, target + c*f->target.channel, o, out, 1);
+                scale_offsets(f, weights, plane, of_c, o, out, BLOCK);
+            for (; o < f->K; o++) scale_offsets(f, weights, plane, of_c, o, out, 1);
         }
     }
 }
@@ -246,8 +262,8 @@ static Planes planes(const real *start, const long *steps) {
 int window_form(long by, const real *weights, const real *scale, const real *values,
                 const real *target, real *out, const long *sizes, const long *steps, long threads) {
     Form f = {.scale = scale, .of_scale = out};
-    long *const fields[] = {&f.b, &f.n, &f.d, &f.k, &f.g, &f.h, &f.w, &f.dilation};
-    for (int i = 0; i < 8; i++) *fields[i] = sizes[i];
+    long *const fields[] = {&f.b, &f.n, &f.d, &f.k, &f.g, &f.h, &f.w, &f.dilation, &f.S};
+    for (int i = 0; i < 9; i++) *fields[i] = sizes[i];
     f.weights = planes(weights, steps);
     f.values = planes(values, steps + 4);
     f.target = planes(target, steps + 8);
@@ -258,6 +274,6 @@ int window_form(long by, const real *weights, const real *scale, const real *val
     f.plane = (f.h + 2*f.pad)*f.W;
     Task *const tasks[] = {scores_task, scale_task, spread_task, sum_task};
     /* padded planes and a copy of one, each with room to be read beyond its end */
-    long room = (f.d + (by == 2 ? f.K : 1))*f.plane + 2*LANES;
+    long room = (f.S*f.d + (by == 2 ? f.K : 1))*f.plane + 2*LANES;
     return run(&f, tasks[by], (by == 1 ? 1 : f.b)*f.n*f.g, room, threads);
 }

@@ -144,17 +144,19 @@ class GroupAffineMap(IndexTables):
         "`⟨query(x), A_(x,h)[f](x+Δ)⟩` by head and pose, `(b, heads·|H|, k², h, w)`."
         psi, beta = self.psi_and_beta()
         y = (beta.mT @ queries.flatten(-2)).unflatten(-1, f.shape[-2:])
-        for factor, source in zip(psi, self.sources(f)):
-            y = y + window_scores(queries, source, self.kernel_size, factor)
-        return y
+        psi, sources = rearrange(psi, 'a n d k -> n (a d) k'), self.sources(f)
+        near = torch.cat(sources, 2)
+        return y + window_scores(queries, near, self.kernel_size, psi,
+                                 sources=len(sources))
 
     def mix(self, weights:Tensor, f:Tensor)->Tensor:
         "`Σ_Δ weights[Δ](x)·A_(x,h)[f](x+Δ)`, `(b, heads·|H|, c/heads, h, w)`."
         psi, beta = self.psi_and_beta()
         y = (beta @ weights.flatten(-2)).unflatten(-1, f.shape[-2:])
-        for factor, source in zip(psi, self.sources(f)):
-            y = y + window_sum(weights, source, self.kernel_size, factor)
-        return y
+        psi, sources = rearrange(psi, 'a n d k -> n (a d) k'), self.sources(f)
+        near = torch.cat(sources, 2)
+        return y + window_sum(weights, near, self.kernel_size, psi,
+                              sources=len(sources))
 
 # %% ../../nbs/3_papers/22_affine.ipynb #00000010
 class AffineLayer(nn.Module):
