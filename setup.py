@@ -58,7 +58,7 @@ setup(
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
     package_data={'eqtutor': ['py.typed'],
-                  'eqtutor.kernels': ['*.c'],
+                  'eqtutor.kernels': ['*.c', '*.h'],
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
                   'eqtutor.labs': ['*.html', '*.js']},
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},

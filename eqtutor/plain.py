@@ -165,12 +165,13 @@ def _check_same(plain:nn.Module, net:nn.Module, x:Tensor)->None:
 
 @contextmanager
 def _unrolled()->Iterator[None]:
-    "Inside, layers run as under a compiler, and functions of ours as their forward."
+    "Inside, layers run as when they are exported, and functions of ours as their forward."
     def forward(cls, *args):
         own = cls.setup_context is not torch.autograd.Function.setup_context
         return cls.forward(*args) if own else cls.forward(MagicMock(), *args)
     with patch.object(torch.autograd.Function, 'apply', classmethod(forward)), \
          patch.object(torch.compiler, 'is_compiling', lambda: True), \
+         patch.object(torch.compiler, 'is_exporting', lambda: True, create=True), \
          patch.multiple(attentive, peaks=_plain_peaks, sum_products=_plain_sum,
                         sum_and_max=_plain_sum_and_max):   # no workspaces
         yield

@@ -84,7 +84,8 @@ def native_library(
     compiler = find_compiler()
     if compiler is None or dtype not in REALS: return None
     source, real = Path(__file__).with_name(f'{name}.c'), REALS[dtype]
-    told = source.read_text(encoding='utf-8'), compiler, str(OPTIONS), describe_processor()
+    texts = [path.read_text(encoding='utf-8') for path in (source, source.with_name('tasks.h'))]
+    told = *texts, compiler, str(OPTIONS), describe_processor()
     mark = hashlib.sha256('\n'.join(told).encode()).hexdigest()[:16]
     target = library_folder()/f'{name}-{real}-{mark}.so'
     try:
@@ -95,6 +96,31 @@ def native_library(
                       f'several times slower (EQTUTOR_NATIVE=0 asks for that): {error}',
                       stacklevel=2)
         return None
+
+
+@torch.compiler.assume_constant_result
+def has_native(
+    name:str,           # as for `native_library`
+    dtype:torch.dtype,
+)->bool:
+    "Whether C computes with such numbers here; a constant in a compiled graph."
+    return native_library(name, dtype) is not None
+
+
+def runs_native(
+    name:str,              # as for `native_library`
+    *tensors:torch.Tensor, # all that C would read
+)->bool:
+    """Whether C computes of these: on a processor, all of one dtype that it knows, and with nobody
+    who wants to see what torch does: not `torch.func`, nor a counter, nor an exported program."""
+    dtypes, devices = {t.dtype for t in tensors}, {t.device.type for t in tensors}
+    if devices != {'cpu'} or len(dtypes) > 1 or not dtypes <= REALS.keys(): return False
+    if torch.compiler.is_compiling():
+        exporting = getattr(torch.compiler, 'is_exporting', None)   # from torch 2.7 on
+        if exporting and exporting(): return False
+    elif torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
+        return False
+    return has_native(name, tensors[0].dtype)
 
 
 def call_native(

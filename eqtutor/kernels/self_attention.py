@@ -17,6 +17,7 @@ from einops import rearrange
 from torch import Tensor
 
 from ..core import autocast_as, autocast_dtype, once_differentiable
+from .native import call_native, native_library, runs_native
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000007
 # Axes: b images, n heads, N = b·n; g = gy·gx tiles, t = ty·tx queries of a tile,
@@ -479,6 +480,74 @@ def _whole_image(q, kv, table, poses, plan):
         ys.append(rearrange(y, 'b n 1 (y x) R d -> b n y x R d', x=w))
     return torch.cat(ys, 2)
 
+# %% ../../nbs/5_workshop/53_self_attention.ipynb #5300000b
+@torch.library.custom_op('eqtutor::window_attention', mutates_args=(), schema=(
+    '(Tensor q, Tensor kv, Tensor table, Tensor poses, Tensor seed, int[] window) '
+    '-> Tensor'))
+def _attend_op(q, kv, table, poses, seed, window):
+    y = _attended(q, kv, table, poses, seed, window)
+    _call_c([q, kv, table, poses], [None, y, *[None]*4], seed, window)
+    return y
+
+@_attend_op.register_fake
+def _attended(q, kv, table, poses, seed, window):
+    b, n, S, h, w, d = q.shape
+    return q.new_empty(b, n, h, w, table.shape[1], d)
+
+@torch.library.custom_op('eqtutor::window_attention_backward', mutates_args=(), schema=(
+    '(Tensor g, Tensor q, Tensor kv, Tensor table, Tensor poses, Tensor seed, '
+    'int[] window) -> (Tensor, Tensor, Tensor, Tensor)'))
+def _attend_backward_op(g, q, kv, table, poses, seed, window):
+    heads = q.shape[:2].numel()
+    dq, dkv = q.new_empty(q.shape), kv.new_empty(kv.shape)
+    # of each image and head, and added up afterwards: always in the same order
+    dtable, dposes = (t.new_zeros(heads, *t.shape) for t in (table, poses))
+    results = [g.contiguous(), None, dq, dkv, dtable, dposes]
+    _call_c([q, kv, table, poses], results, seed, window)
+    return dq, dkv, dtable.sum(0), dposes.sum(0)
+
+@_attend_backward_op.register_fake
+def _gradients_of(g, q, kv, table, poses, seed, window):
+    return tuple(t.new_empty(t.shape) for t in (q, kv, table, poses))
+
+def _call_c(tensors, results, seed, window):
+    q, kv, table, poses = (t.contiguous() for t in tensors)
+    (b, n, S, h, w, d), (Q, Y, X) = q.shape, kv.shape[2:5]
+    if not q.numel(): return
+    kernel_size, padding, drop = window
+    sizes = [b*n, S, table.shape[1], Q, kernel_size, d, h, w, Y, X, padding]
+    attend = native_library('attention', q.dtype).attend
+    call_native(attend, q, kv, table, poses, *results, [*sizes, int(seed), drop])
+
+# %% ../../nbs/5_workshop/53_self_attention.ipynb #5300000c
+class WindowAttention(torch.autograd.Function):
+    "Attention in windows by C: no weights kept, nor what `recompute` gives."
+    @staticmethod
+    def forward(ctx, q, kv, table, poses, seed, window, recompute):
+        inputs = () if recompute else (q, kv)
+        ctx.save_for_backward(*inputs, table, poses, seed)
+        ctx.window, ctx.recompute = window, recompute
+        return _attend_op(q, kv, table, poses, seed, window)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        inputs = ctx.recompute() if ctx.recompute else ()
+        grads = _attend_backward_op(g, *inputs, *ctx.saved_tensors, ctx.window)
+        return *grads, None, None, None
+
+def _windows_in_c(q, kv, table, poses, plan, recompute):
+    "A window around each query, in one pass or in one for each h."
+    p = plan.dropout
+    drop = round(p*2**32)
+    seed = torch.randint(2**62, ()) if drop else torch.zeros((), dtype=torch.int64)
+    window = [2*plan.radius + 1, plan.padding, drop]
+    targets = table.split(1, 1) if len(poses) > 1 else [table]
+    ys = [WindowAttention.apply(q, kv, x, e, seed, window, recompute)
+          for e, x in zip(poses, targets)]
+    y = torch.cat(ys, -2) if len(ys) > 1 else ys[0]
+    return y/(1 - p) if p else y
+
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000025
 def streamed_attention(
     q:Tensor,           # queries, cropped, `(b, n, S, h, w, d)`
@@ -490,4 +559,6 @@ def streamed_attention(
 )->Tensor:              # `(b, n, h, w, R, d)`
     "Softmax over offsets and source poses, summed over query poses (Definition 23.7)."
     if plan.radius is None: return _whole_image(q, kv, table, poses, plan)
-    return _windows(q, kv, table, poses, plan, recompute)
+    native = runs_native('attention', q, kv, table, poses)
+    attend = _windows_in_c if native else _windows
+    return attend(q, kv, table, poses, plan, recompute)

@@ -7,14 +7,9 @@
    S sources whose channels meet the same target: channel s*d + c of values belongs to c.
    A plane (h, w) lies in one piece, planes may lie anywhere; scale is contiguous.
    REAL, float or double, is set by who compiles. */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tasks.h"
 
-typedef REAL real;
-enum { LANES = 32/sizeof(real), BLOCK = 4 };
-typedef real vec __attribute__((vector_size(32), aligned(sizeof(real))));
+enum { BLOCK = 4 };   /* sums that are kept at once */
 
 typedef struct { const real *start; long image, head, channel, pose; } Planes;   /* and steps */
 typedef struct {
@@ -24,33 +19,6 @@ typedef struct {
     long b, n, d, k, g, h, w, dilation, S;
     long K, pad, W, plane;   /* offsets, width of the rim, width and size of a padded plane */
 } Form;
-
-/* ---- many tasks, shared among threads that live as long as the call */
-
-typedef void Task(const Form *, long task, real *room);
-typedef struct { const Form *form; Task *task; long tasks, room; atomic_long next, failed; } Job;
-
-static void *work(void *argument) {
-    Job *job = argument;
-    real *room = malloc(job->room*sizeof(real));
-    if (!room) { job->failed = 1; return NULL; }
-    for (long i; (i = atomic_fetch_add(&job->next, 1)) < job->tasks;)
-        job->task(job->form, i, room);
-    free(room);
-    return NULL;
-}
-
-static int run(const Form *form, Task *task, long tasks, long room, long threads) {
-    Job job = {form, task, tasks, room, 0, 0};
-    pthread_t others[64];
-    long started = 0;
-    if (threads > tasks) threads = tasks;
-    if (threads > 64) threads = 64;
-    while (started < threads - 1 && !pthread_create(&others[started], NULL, work, &job)) started++;
-    work(&job);
-    for (long i = 0; i < started; i++) pthread_join(others[i], NULL);
-    return job.failed;
-}
 
 /* ---- planes with a rim of zeros */
 
@@ -62,8 +30,6 @@ static void pad_planes(const Form *f, real *to, const real *from, long step, lon
 }
 
 static long shift(const Form *f, long i) { return (i/f->k*f->W + i % f->k)*f->dilation; }
-
-static vec load(const real *p) { return *(const vec *)p; }
 
 static void store(real *p, vec x, long n) {
     if (n >= LANES) *(vec *)p = x;
@@ -137,7 +103,8 @@ static const real *psi_of(const Form *f, long task) {
 }
 
 /* ∂T/∂g = Σ_Δ w_Δ(x) ψ_Δ v(x+Δ) */
-static void sum_task(const Form *f, long task, real *room) {
+static void sum_task(const void *form, long task, real *room) {
+    const Form *f = form;
     long at[f->K];
     Weights weights[f->K];
     real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
@@ -152,7 +119,8 @@ static void sum_task(const Form *f, long task, real *room) {
 }
 
 /* ∂T/∂v = Σ_Δ w_Δ(x-Δ) ψ_Δ g(x-Δ): both are read at the target */
-static void spread_task(const Form *f, long task, real *room) {
+static void spread_task(const void *form, long task, real *room) {
+    const Form *f = form;
     long at[f->K];
     Weights weights[f->K];
     real *padded = room, *moved = room + f->d*f->plane + LANES;
@@ -195,7 +163,8 @@ static inline __attribute__((always_inline)) void score_offsets(
         }
 }
 
-static void scores_task(const Form *f, long task, real *room) {
+static void scores_task(const void *form, long task, real *room) {
+    const Form *f = form;
     long o = 0;
     const real *targets[f->d], *target = planes_of(f, &f->target, task), *psi = psi_of(f, task);
     real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
@@ -234,7 +203,8 @@ static inline __attribute__((always_inline)) void scale_offsets(
 }
 
 /* a task is a head and a pose; the sum over all images is its own */
-static void scale_task(const Form *f, long task, real *room) {
+static void scale_task(const void *form, long task, real *room) {
+    const Form *f = form;
     long head = task/f->g, pose = task % f->g;
     for (long b = 0; b < f->b; b++) {
         long t = (b*f->n + head)*f->g + pose;

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core import (autocast_as, autocast_dtype, check_divides, check_odd,
                           check_positive, same_padding)
-from .native import REALS, call_native, native_library
+from .native import call_native, native_library, runs_native
 
 # axes: b images, n heads, d channels of a head, s sources, k² offsets Δ of the window,
 # h rows, w columns; … poses, or none
@@ -159,27 +159,19 @@ def _empty_form(by, window, weights, scale, values, target)->Tensor:
     'Tensor? target) -> Tensor'))
 def _form_op(by, window, *factors):
     some, window = factors[2] if factors[3] is None else factors[3], Window(*window)
-    library = native_library('windows', some.dtype)
-    if library is None or not some.numel(): return _by_loops(by, window, *factors)
-    return _by_c(library.window_form, by, window, *factors)
+    if not some.numel(): return _by_loops(by, window, *factors)
+    form = native_library('windows', some.dtype).window_form
+    return _by_c(form, by, window, *factors)
 
 @_form_op.register_fake
 def _form_fake(by, window, *factors):
     return _empty_form(by, Window(*window), *factors)
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #5100000e
-def _leaves_torch(some:Tensor)->bool:
-    "Where the C may compute: not in an exported program, nor under `torch.func`."
-    if some.device.type != 'cpu' or some.dtype not in REALS: return False
-    if torch.compiler.is_compiling():
-        exporting = getattr(torch.compiler, 'is_exporting', None)   # from torch 2.7 on
-        return not (exporting and exporting())
-    return not torch._C._are_functorch_transforms_active()
-
 def derive(by:str, window:Window, *factors:Tensor|None)->Tensor:
     "The derivative of T in the factor that is None, by C or by loops."
-    some = factors[2] if factors[3] is None else factors[3]
-    if _leaves_torch(some): return _form_op(by, window, *factors)
+    given = [f for f in factors if f is not None]
+    if runs_native('windows', *given): return _form_op(by, window, *factors)
     return _by_loops(by, window, *factors)
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #0000000f

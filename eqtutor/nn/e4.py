@@ -110,7 +110,7 @@ def _pose_map(in_channels:int, out_channels:int, group:Group, concat:bool)->nn.M
 def _at_each_pixel(pose_map:nn.Module, f:Tensor)->Tensor:
     "A pose map as a matrix product: a compiler fuses that with its surroundings."
     if not isinstance(pose_map, GroupConv2d): return pose_map(f)
-    matrix = pose_map.filters()[..., 0, 0].expand(len(f), -1, -1)   # of each image
+    matrix = pose_map.filters()[..., 0, 0].expand(f.shape[0], -1, -1)
     y = torch.bmm(matrix, f.flatten(1, 2).flatten(2))
     return y.view(f.shape[0], pose_map.out_channels, *f.shape[2:])
 
