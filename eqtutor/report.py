@@ -844,7 +844,7 @@ def _advice(judge:_Judge, i:int)->tuple[str, str]:
     for classes, reason, code in _LAYERS:
         if not isinstance(m, classes) or not _is_plain(m): continue
         said = ', and '.join(filter(None, [reason(m, z), left]))
-        return said, code(m, name, call.sources[0])
+        return said, code(m, name, _meets_poses(judge, call.sources[0]))
     window = _window(m)
     if left and window:
         return left, f"stride 1, then SpatialPool2d({window[1]}, '{name}')"
@@ -882,15 +882,15 @@ def _pixels_left(m:Any, z:Tensor)->str:
     return ''
 
 # %% ../nbs/5_workshop/59_report.ipynb #f7bad2eb
-def _convolution(m:Any, group:str, source:tuple[int, int]|None)->str:
+def _convolution(m:Any, group:str, poses:bool)->str:
     "The equivariant layer in the place of a convolution."
     k, s, p, d = _window(m)   # type: ignore[misc]
-    cls = 'LiftingConv2d' if source and source[0] == -1 else 'GroupConv2d'
+    cls = 'GroupConv2d' if poses else 'LiftingConv2d'
     more = f', padding={p}' + (f', dilation={d}' if d > 1 else '')
     code = f"{cls}({m.in_channels}, {m.out_channels}, {k}, '{group}'{more})"
     return code if s == 1 else f"{code}, then SpatialPool2d({s}, '{group}')"
 
-def _transposed(m:Any, group:str, source:Any)->str:
+def _transposed(m:Any, group:str, poses:bool)->str:
     sizes = f"{m.in_channels}, {m.out_channels}, {_one(m.kernel_size)}, '{group}'"
     if not any(m.output_padding):
         return f'GroupConvTranspose2d({sizes}, {_one(m.stride)}, {_one(m.padding)})'
@@ -902,14 +902,14 @@ def _one_end(m:Any, z:Tensor)->str:
     more = ', and its output_padding lies at one end' if any(m.output_padding) else ''
     return 'its filters do not turn with the picture' + more
 
-def _pool(m:Any, group:str, source:Any)->str:
+def _pool(m:Any, group:str, poses:bool)->str:
     window = _window(m)
     assert window, 'a pool has a window'
     k, s, p, _ = window
     reduce = 'max' if 'Max' in type(m).__name__ else 'mean'
     return f"SpatialPool2d(2, '{group}', reduce='{reduce}'), or stride 1"
 
-def _norm(m:Any, group:str, source:Any)->str:
+def _norm(m:Any, group:str, poses:bool)->str:
     channels = getattr(m, 'num_features', None) or 'channels'
     return f'GroupBatchNorm2d({channels}) on (b, c, |H|, h, w): one scale a channel'
 
@@ -949,6 +949,26 @@ _LAYERS:list[tuple[tuple, Callable[..., str], Callable[..., str]]] = [
     ((nn.MultiheadAttention,), _says('it knows where its tokens stand'),
      lambda m, group, _: "GroupSelfAttention2d"
                          f"({m.embed_dim}, {m.embed_dim}, '{group}')")]
+
+# %% ../nbs/5_workshop/59_report.ipynb #d3907a6c
+def _meets_poses(judge:_Judge, source:tuple[int, int]|None)->bool:
+    "Does anything on the way to a tensor carry poses, once the faults are mended?"
+    ahead, seen = [source], set[Any]()
+    while ahead:
+        source = ahead.pop()
+        if source in seen: continue
+        seen.add(source)
+        if source is None: return True   # changed in place: who knows
+        layout = judge.layout.get(source)
+        if isinstance(layout, Layout) and any('g' in axis for axis in layout.axes):
+            return True
+        if source[0] < 0: continue       # the input
+        call = judge.still[source[0]]
+        if source[0] in judge.blamed and isinstance(call.function, _CONVOLUTIONS):
+            return True
+        ahead += call.sources
+    return False
+
 
 # %% ../nbs/5_workshop/59_report.ipynb #39e5ea55
 def _on_operation(call:Call, group:str)->tuple[str, str]:

@@ -44,6 +44,25 @@ def test_the_one_at_fault_is_named_and_nobody_else(n):
     assert fault.reason and fault.remedy and f'- {fault.name} ' in str(report)
 
 
+# what stands before the first convolution, in a network that no layer lifts
+BEFORE = {'nothing': [], 'a pool': [nn.AvgPool2d(3, 1), nn.ReLU()],
+          'a pool that halves': [nn.AvgPool2d(2)]}
+
+@pytest.mark.parametrize('before', BEFORE)
+def test_the_first_convolution_on_pictures_is_to_lift_and_no_other(before):
+    convolutions = nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3)
+    net = nn.Sequential(*BEFORE[before], *convolutions).double()
+    report = layer_report(net, torch.randn(1, 1, 12, 12).double(), 'p4')
+    remedies = [s.remedy for s in report.offenders]
+    assert [text.split('(')[0] for text in remedies] == ['LiftingConv2d', 'GroupConv2d']
+
+
+def test_a_convolution_behind_pooled_poses_is_not_to_lift():
+    net = nn.Sequential(LiftingConv2d(1, 4, 3, 'p4'), GroupPool(), nn.Conv2d(4, 4, 3)).double()
+    (fault,) = layer_report(net, torch.randn(1, 1, 9, 9).double(), 'p4').offenders
+    assert fault.remedy.startswith('GroupConv2d(4, 4, 3')
+
+
 # name -> (network, input, options, first offender, how many, words of a remedy)
 FOREIGN = {
     'ResNet18': (bench.resnet18, (1, 3, 32, 32), {}, 'conv1', 18, 'SpatialPool2d(2'),

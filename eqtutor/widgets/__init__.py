@@ -5,9 +5,11 @@ from .page import (CayleyExplorer, ClickAndTurn, EquivarianceMeter, FeatureView,
                    OpenLinks, PixelView, RotateAndPermute, ShareOnce, Widget, html_table,
                    moved_pixel, open_links, raw_html, share_once, whole_page)
 from .paint import PaintAndMove
-from .turn import TurnThePicture, broken_twin, demo_page, turn_a_digit, upright_networks
+from .turn import (TurnThePicture, broken_twin, demo_page, turn_a_digit, upright_networks,
+                   which_layer)
 
 __all__ = ['CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView', 'KernelOrbit',
            'OpenLinks', 'PaintAndMove', 'PixelView', 'RotateAndPermute', 'ShareOnce',
            'TurnThePicture', 'Widget', 'broken_twin', 'demo_page', 'html_table', 'moved_pixel',
-           'open_links', 'raw_html', 'share_once', 'turn_a_digit', 'upright_networks', 'whole_page']
+           'open_links', 'raw_html', 'share_once', 'turn_a_digit', 'upright_networks',
+           'which_layer', 'whole_page']

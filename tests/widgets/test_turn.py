@@ -11,7 +11,9 @@ from torch import nn
 from eqtutor.actions import rotate
 from eqtutor.models.backbones import p4_cnn
 from eqtutor.nn.convolution import LiftingConv2d
-from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, whole_page
+from eqtutor.report import layer_report
+from eqtutor.widgets import (TurnThePicture, share_once, turn_a_digit, which_layer,
+                             whole_page)
 from eqtutor.widgets.turn import upright_networks
 
 from .examples import NoPermutation, drag, letter, measure, two_layers
@@ -221,6 +223,30 @@ def test_each_broken_layer_of_the_course_shows_it(see):
     page = see(widget, address='turn=90')
     assert '✓' in verdict(page, 'right') and '✗' in verdict(page, 'not permuted')
     with pytest.raises(AssertionError, match='at no position'): widget.expect_broken('right')
+
+
+GUILTY = dict(A='conv2', B='pool', C='norm1')
+
+
+def test_the_game_of_chapter_04_has_one_broken_layer_a_network():
+    game = which_layer()
+    x = game.input(game.first).double()
+    reports = {name: layer_report(net.double(), x, 'p4') for name, net in game.networks.items()}
+    assert not game.unknown and {name: r.first_broken for name, r in reports.items()} == GUILTY
+    assert all(len(r.offenders) == 1 for r in reports.values())
+
+
+def test_whoever_goes_through_the_layers_finds_the_broken_one(see):
+    page = see(which_layer(), address='turn=90')
+    menu = page.locator('select.layer')
+    layers = menu.locator('option').evaluate_all('all => all.map(each => each.value)')
+    assert len(layers) == 10 and not re.search('Wrong|Uneven|Pose', menu.inner_text())
+    for i, layer in enumerate(layers):
+        menu.select_option(layer)
+        page.wait_for_function("name => location.hash.includes(`layer=${name}`)", arg=layer)
+        settled(page)
+        broken = {name for name, guilty in GUILTY.items() if i >= layers.index(guilty)}
+        for name in GUILTY: assert ('✗' if name in broken else '✓') in verdict(page, name), layer
 
 
 def test_a_mirror(see):
