@@ -25,9 +25,9 @@ from tqdm.auto import tqdm
 
 from .processes import accelerated, device_of, share, summed
 
-# %% ../nbs/2_training/12_training.ipynb #00000020
+# %% ../nbs/2_training/12_training.ipynb #00000021
 #| code-fold: true
-#| code-summary: "Helpers of evaluate (may be skipped)"
+#| code-summary: "evaluate, and what it refuses (may be skipped)"
 _NO_BATCH = ('The loader gave no batch: is the data set empty, '
              'or an iterator that is used up?')
 
@@ -63,7 +63,6 @@ def _evaluation_mode(net:nn.Module)->Iterator[None]:
     finally:  # one by one: a part may have been frozen on purpose
         for m, training in modes: m.training = training
 
-# %% ../nbs/2_training/12_training.ipynb #00000021
 @torch.no_grad()
 def evaluate(
     # images to scores, `(b, classes)` or of each pixel `(b, classes, h, w)`
@@ -98,6 +97,8 @@ def seed_everything(
     torch.manual_seed(seed)
 
 # %% ../nbs/2_training/12_training.ipynb #0000003b
+#| code-fold: true
+#| code-summary: "train_step (may be skipped)"
 def train_step(
     net:nn.Module,
     batch:Sequence[Tensor],            # `(x, y)`, whole
@@ -123,7 +124,6 @@ def train_step(
     optimizer.step()
     return mean, int((logits.argmax(1) == y).sum()), logits
 
-# %% ../nbs/2_training/12_training.ipynb #0000003c
 def _check_unscales(optimizer:torch.optim.Optimizer, accelerator:Accelerator)->None:
     if accelerator.scaler is None or isinstance(optimizer, AcceleratedOptimizer): return
     raise ValueError('fp16 scales the loss up: pass '
@@ -137,6 +137,8 @@ def _clip(net:nn.Module, accelerator:Accelerator, clip:float, place:str)->None:
     raise FloatingPointError(f'the gradient is {norm} in {place}')
 
 # %% ../nbs/2_training/12_training.ipynb #0000003d
+#| code-fold: true
+#| code-summary: "train_epoch (may be skipped)"
 def train_epoch(
     net:nn.Module,                            # images to scores `(b, classes)`
     loader:Iterable[tuple[Tensor, Tensor]],   # batches `(x, y)`
@@ -167,7 +169,6 @@ def train_epoch(
     [correct_sum] = summed(accelerator, correct)
     return {'loss': loss_sum / count, 'accuracy': correct_sum / count}
 
-# %% ../nbs/2_training/12_training.ipynb #c2000003
 def _set_rate(optimizer:torch.optim.Optimizer, lr:float)->None:
     for group in optimizer.param_groups: group['lr'] = lr
 

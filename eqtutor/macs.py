@@ -79,28 +79,30 @@ class LayerCost:
     macs:int
 
 # %% ../nbs/2_training/11_cost.ipynb #0000000e
+#| code-fold: true
+#| code-summary: "layer_costs (may be skipped)"
 def layer_costs(
     net:nn.Module,
     x:Tensor,          # an input, on the device of the net
 )->list[LayerCost]:
     "Cost of each layer, in the order of computation; shared parameters count once."
-    layers, rows, counted = _outermost(net), list[LayerCost](), set[int]()
+    layers, rows, noted = _outermost(net), list[LayerCost](), set[int]()
 
     def note(name:str, layer:nn.Module, args:tuple, kwargs:dict, y:Any)->None:
         inputs = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         shape, formula = tuple(y.shape), mac_formula(layer)
         macs = formula(tuple(inputs[0].shape), shape) if formula else 0
-        new = [p for p in layer.parameters() if id(p) not in counted]
+        new = [p for p in layer.parameters() if id(p) not in noted]
         size = sum(p.numel() for p in new)
         rows.append(LayerCost(name, type(layer).__name__, shape, size, macs))
-        counted.update(map(id, new))
+        noted.update(map(id, new))
 
     hooks = [m.register_forward_hook(partial(note, name), with_kwargs=True)
              for name, m in layers.items()]
     try: _quietly(net, x)
     finally:
         for hook in hooks: hook.remove()
-    _check_called(layers, counted)
+    _check_called(layers, noted)
     return rows
 
 # %% ../nbs/2_training/11_cost.ipynb #0000000f
@@ -149,6 +151,8 @@ def _computing_by(twins:Mapping[type[nn.Module], Twin], net:nn.Module)->Iterator
         for m, _ in changed: m.__dict__.pop('forward', None)
 
 # %% ../nbs/2_training/11_cost.ipynb #00000015
+#| code-fold: true
+#| code-summary: "count_parameters and count_macs (may be skipped)"
 def count_parameters(
     net:nn.Module,
 )->int:
