@@ -255,6 +255,8 @@ def attentive_pair(
     return pair
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #b6c82707
+#| code-fold: true
+#| code-summary: "The equations for D"
 Place = tuple[int, int]
 Read = Callable[..., Tensor]
 

@@ -51,6 +51,8 @@ class QueryKeyValue(nn.Module):
         return q, k, v
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000040
+#| code-fold: true
+#| code-summary: "The table of a window: one product"
 class WindowEncoding(nn.Module):
     "Scores q·ρ_Δ in a window: queries `(b, heads, d, h, w)` to `(b, heads, k², h, w)`."
     def __init__(self,
@@ -69,6 +71,8 @@ class WindowEncoding(nn.Module):
         return self.table.shape[-1]
 
 # %% ../../nbs/3_papers/20_attention.ipynb #00000102
+#| code-fold: true
+#| code-summary: "The table of an image (may be skipped)"
 class ImageEncoding(nn.Module):
     "Scores q·ρ_Δ in an image: `(b, heads, h·w, h, w)`, the source before the target."
     def __init__(self,
@@ -217,6 +221,8 @@ class SelfAttention2d(Attention2d):
         return text if self.window is None else f'{text}, boundary={self.boundary!r}'
 
 # %% ../../nbs/3_papers/20_attention.ipynb #0000005b
+#| code-fold: true
+#| code-summary: "Factorised encodings, and SASA: Attention2d with them"
 class RowsAndColumns(nn.Module):
     "Scores in a window: half of a head's channels know the row, half the column."
     def __init__(self,

@@ -151,8 +151,7 @@ EXERCISES = [
         Mistake(one_too_few,
                 'The rightmost source is missing: `range` leaves out its end, so write '
                 'i + reach + 1.'),
-        Mistake(scaled, 'You divide the scores by √d. Equation 20.2 has no such factor: it is '
-                        'part of W_q.'),
+        Mistake(scaled, 'You divide the scores by √d. Equation 20.2 has no such factor.'),
     ]),
     Exercise('20.2', 'proof', 3),
     Exercise('20.3', 'predict', 2, name='constant_output', right=[True, True, False, False],
