@@ -22,7 +22,7 @@ def products_and_matrices(seed):
     return [case(i, name) for i, name in enumerate(GROUPS)]
 
 def by_pair(ft, W1, W2, group, index, gate):
-    "α^C, where `gate` makes it of W1, W2 of a pair, and of the pair's products `(c, y, x)`."
+    "α^C, where `gate` makes it of W1, W2 of a pair, and of the pair's products `(i, y, x)`."
     alpha = torch.zeros(ft.shape[:3], dtype=ft.dtype)
     for h in group.elements:
         for q in group.elements:
