@@ -166,13 +166,10 @@ def draw_three_poses(
 
 
 def _circle(ax:Axes, panel:Tensor, cell:tuple[int, int])->None:
-    "A circle around a cell of a panel, and its number on the side of the nearer edge."
-    (row, column), side = cell, len(panel)
+    "A circle around a cell of a panel, and its number under the panel."
+    row, column = cell
     ax.plot(column, row, 'o', ms=11, mfc='none', mec='#ff3b30', mew=2, clip_on=False, zorder=9)
-    below = row >= side//2
-    ax.text(column, row + (1.1 if below else -1.1), f'{panel[cell]:.2f}', ha='center',
-            va='top' if below else 'bottom', size=10, zorder=9,
-            bbox=dict(fc='w', ec='none', pad=1))
+    ax.set_xlabel(f'{panel[cell]:.2f}', size=10, labelpad=5)
 
 
 def _window(ax:Axes, image:Tensor, pixel:tuple[int, int], side:int)->None:
@@ -197,9 +194,9 @@ def _rings(ax:Axes, scores:Tensor, source:tuple[int, int], n:int, h:int, asker:i
         ax.annotate('', end, askers[asker], zorder=3, arrowprops=look)
     # beside the sources, towards the middle, and on the other side of the asker
     text:dict[str, Any] = dict(va='center', size=10, bbox=dict(fc='w', ec='none', pad=1.5))
-    ax.text(0, .72 if up < 0 else -.72, 'x: who asks, h̃', ha='center', **text)
+    ax.text(0, .72 if up < 0 else -.72, 'askers (x, h̃)', ha='center', **text)
     beside = (right - .55, 'right') if right > 0 else (right + .55, 'left')
-    ax.text(beside[0], up - .25, 'x+Δ: sources, ĥ', ha=beside[1], **text)
+    ax.text(beside[0], up - .25, 'sources (x+Δ, ĥ)', ha=beside[1], **text)
     ax.set_title(f'the window, read in pose h = {h}', fontsize=10)
     ax.set(xticks=[], yticks=[], aspect='equal', xlim=(-side, side), ylim=(-side, side))
 

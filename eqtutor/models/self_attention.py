@@ -108,7 +108,7 @@ def gsa_cifar10(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
 )->GSANet:
-    "GSA-Net for CIFAR-10: six blocks, 96 and 192 channels."
+    "GSA-Net for CIFAR-10: six blocks, 96 and 192 channels; dropout in each, no crops."
     settings:dict[str, Any] = dict(
         stem=96, widths=((96, 96), (192, 192), (192, 192)), crops=None, in_channels=3,
         ends=True, dropout=(.3, .2))
@@ -118,7 +118,7 @@ def gsa_pcam(
     group:Group|str='Z2',
     **kwargs, # as for `GSANet`
 )->GSANet:
-    "GSA-Net for PatchCamelyon: a pool after lifting, four blocks, 24 to 96 channels."
+    "GSA-Net for PatchCamelyon: a pool after lifting, four blocks, no crops."
     settings:dict[str, Any] = dict(
         stem=12, widths=((), (24,), (48, 48), (96,)), crops=None, classes=2,
         in_channels=3, ends=True)
