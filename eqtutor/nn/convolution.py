@@ -17,6 +17,8 @@ from ..core import (IndexTables, check_divides, check_input, check_positive,
 from ..groups import Group, get_group
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000018
+#| code-fold: true
+#| code-summary: "bank_index: the table for all three layers"
 def bank_index(
     group:Group,
     kernel_size:int,

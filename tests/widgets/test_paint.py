@@ -23,7 +23,12 @@ def panels(group, *painted):
 def widget(group=C(4)): return PaintAndMove(panels(group, (1, 0, 0)), group)
 
 
-@pytest.mark.parametrize('group', [C(2), C(4), D(4)], ids=lambda H: H.name)
+def scale(group, box):
+    "Pixels of the screen for one of the canvas: panels of 60, and 10 between them."
+    return box['width']/(len(group)*70 - 10)
+
+
+@pytest.mark.parametrize('group', [C(2), C(4), D(1), D(2), D(4)], ids=lambda H: H.name)
 def test_the_page_moves_panels_as_the_group_acts(group):
     f = torch.randn(len(group), SIZE, SIZE, generator=torch.Generator().manual_seed(0))
     paint = PaintAndMove(f, group)
@@ -74,7 +79,7 @@ def dark(page, number):
     }''', number)
 
 
-@pytest.mark.parametrize('group', [C(4), D(4)], ids=lambda H: H.name)
+@pytest.mark.parametrize('group', [C(4), D(1), D(4)], ids=lambda H: H.name)
 def test_keys_and_clicks_paint_and_the_moves_follow(visit, group):
     page = visit(whole_page('paint', widget(group).html()))
     assert ends(page) == wanted(group, (1, 0, 0))
@@ -84,23 +89,23 @@ def test_keys_and_clicks_paint_and_the_moves_follow(visit, group):
     assert ends(page) == wanted(group, (1, 1, 0)) and dark(page, 0) == 1
     page.keyboard.press(' ')
     assert [dark(page, n) for n in range(len(group))] == [2]*len(group)
-    box = original.bounding_box()
-    scale = box['width']/(len(group)*70 - 10)
-    original.click(position=dict(x=(2*70 + 3*12 + 5)*scale, y=(4*12 + 5)*scale))
-    assert ends(page) == wanted(group, (2, 4, 3)) and dark(page, 1) == 3
+    one, last = scale(group, original.bounding_box()), len(group) - 1
+    original.click(position=dict(x=(last*70 + 3*12 + 5)*one, y=(4*12 + 5)*one))
+    assert ends(page) == wanted(group, (last, 4, 3)) and dark(page, 1) == 3
     page.get_by_role('button').click()
     assert [dark(page, n) for n in range(len(group))] == [0]*len(group)
 
 
+@pytest.mark.parametrize('group', [C(4), D(1), D(4)], ids=lambda H: H.name)
 @pytest.mark.parametrize('width', WIDTHS)
-def test_a_stroke_paints_what_it_passes(visit, width):
-    page = visit(whole_page('paint', widget().html()), width)
+def test_a_stroke_paints_what_it_passes(visit, width, group):
+    page = visit(whole_page('paint', widget(group).html()), width)
     box = page.locator('canvas.original').bounding_box()
-    scale = box['width']/270
-    page.mouse.move(box['x'] + 5*scale, box['y'] + 17*scale)
+    one = scale(group, box)
+    page.mouse.move(box['x'] + 5*one, box['y'] + 17*one)
     page.mouse.down()
-    page.mouse.move(box['x'] + 53*scale, box['y'] + 17*scale, steps=20)
+    page.mouse.move(box['x'] + 53*one, box['y'] + 17*one, steps=20)
     page.mouse.up()
-    page.mouse.move(box['x'] + 53*scale, box['y'] + 53*scale, steps=5)
-    assert [dark(page, n) for n in range(4)] == [6]*4
+    page.mouse.move(box['x'] + 53*one, box['y'] + 53*one, steps=5)
+    assert [dark(page, n) for n in range(len(group))] == [6]*len(group)
     assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
