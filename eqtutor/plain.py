@@ -169,9 +169,10 @@ def _unrolled()->Iterator[None]:
     def forward(cls, *args):
         own = cls.setup_context is not torch.autograd.Function.setup_context
         return cls.forward(*args) if own else cls.forward(MagicMock(), *args)
+    def yes()->bool: return True
     with patch.object(torch.autograd.Function, 'apply', classmethod(forward)), \
-         patch.object(torch.compiler, 'is_compiling', lambda: True), \
-         patch.object(torch.compiler, 'is_exporting', lambda: True, create=True), \
+         patch.object(torch.compiler, 'is_compiling', yes), \
+         patch.object(torch.compiler, 'is_exporting', yes, create=True), \
          patch.multiple(attentive, peaks=_plain_peaks, sum_products=_plain_sum,
                         sum_and_max=_plain_sum_and_max):   # no workspaces
         yield

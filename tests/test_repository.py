@@ -240,7 +240,7 @@ def test_release_is_accepted_and_small(wheel):
     assert run('-m', 'twine', 'check', '--strict', *files, cwd=wheel.parent).count('PASSED') == 2
     assert wheel.stat().st_size < 15e6
 
-ASSETS = '*.js', '*.css', '*.html', '*.safetensors'
+ASSETS = '*.js', '*.css', '*.html', '*.safetensors', '*.c', '*.h'
 
 def test_wheel_has_all_it_should(installed):
     package = {n for n in snapshot(installed/'eqtutor') if not n.startswith('course/')}

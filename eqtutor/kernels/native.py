@@ -62,10 +62,12 @@ def build(
 
 def library_folder()->Path:
     "Where libraries are kept: of this user, or, where nothing can be kept, of this process."
-    root = Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
-    folder = root/'eqtutor'/'native'
-    try: folder.mkdir(parents=True, exist_ok=True)
-    except OSError: return Path(own_folder().name)
+    try:
+        root = Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
+        folder = root/'eqtutor'/'native'
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):   # no home
+        return Path(own_folder().name)
     return folder if os.access(folder, os.W_OK | os.X_OK) else Path(own_folder().name)
 
 

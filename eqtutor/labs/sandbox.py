@@ -159,7 +159,8 @@ def package_folders()->list[Path]:
 
 def confined(arguments:list[str])->list[str]:
     "The command that runs Python with these arguments in a sandbox."
-    variables = {'PATH': '/usr/bin', 'LANG': 'C.UTF-8', 'HOME': '/tmp', 'CUDA_VISIBLE_DEVICES': ''}
+    variables = {'PATH': '/usr/bin', 'LANG': 'C.UTF-8', 'HOME': '/tmp', 'CUDA_VISIBLE_DEVICES': '',
+                 'EQTUTOR_NATIVE': '0'}   # no compiler runs in there
     variables |= {f'{library}_NUM_THREADS': '1' for library in ('OMP', 'MKL', 'OPENBLAS')}
     settings = [word for item in variables.items() for word in ('--setenv', *item)]
     return ['bwrap', '--unshare-all', '--unshare-user', '--disable-userns', '--die-with-parent',
