@@ -100,6 +100,7 @@ NETWORKS:Networks = {
     'ResNet29+SASA': partial(affine_resnet, 'sasa'),
     'ResNet29+Simple_ASC': partial(affine_resnet, 'simple'),
     'ResNet29+ASC': affine_resnet,
+    'p4ResNet29': partial(affine_resnet, 'conv', 'p4'),
     'p4ResNet29+ASC': partial(affine_resnet, 'asc', 'p4')}
 
 

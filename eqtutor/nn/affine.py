@@ -220,11 +220,11 @@ class AffineLayer(nn.Module):
 
     def terms(self, f:Tensor)->tuple[Tensor, Tensor, Tensor]:
         "The query, mapped and scaled; the inputs of `key_map` and `value_map`."
-        x = self.checked(f)
+        f = self.checked(f)
         if self.simple:
-            e = map_pixels(self.embed, x)
+            e = map_pixels(self.embed, f)
             return self.affine.at_centre(e)*self.scale, e, e
-        q, k, v = (map_pixels(m, x) for m in (self.query, self.key, self.value))
+        q, k, v = (map_pixels(m, f) for m in (self.query, self.key, self.value))
         return self.affine_query.at_centre(q)*self.scale, k, v
 
     @property
@@ -260,13 +260,13 @@ class AffineLayer(nn.Module):
         y_shape:tuple[int, ...], # of the output
     )->int:
         "Multiply-accumulates of a forward pass; scaling by a single ψ is not counted."
-        n, k2 = len(self.group), self.kernel_size**2
-        source = 1 if self.lifts else n                             # poses of the input
+        poses, k2 = len(self.group), self.kernel_size**2
+        source = 1 if self.lifts else poses                         # poses of the input
         maps, offsets = (1, k2) if self.simple else (3, 2*k2 + 1)   # offsets of all ψ
-        linear = maps*self.in_channels*source*source + self.out_channels*n*n
-        summed = n*source*offsets if source > 1 else 0              # over source poses
+        linear = maps*self.in_channels*source*source + self.out_channels*poses*poses
+        summed = poses*source*offsets if source > 1 else 0          # over source poses
         pixels = x_shape[0]*x_shape[-2]*x_shape[-1]
-        return pixels*self.out_channels*(linear + summed + 2*n*k2)
+        return pixels*self.out_channels*(linear + summed + 2*poses*k2)
 
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, '

@@ -65,21 +65,21 @@ def factors_added(f, *maps): return f + factors(f.mean((2, 3)), *maps)[:, :, Non
 
 def layer_sizes(seed): return [(16, 1, 5), (8, 4, 5), (32, 4, 3), (12, 8, 7)]
 
-def layer_parameters(d, n, k): return 4*d*d*n + 3*d + 2*d*k*k*(n + 1) + d*(n + 1)
+def layer_parameters(c, n, k): return 4*c*c*n + 3*c + 2*c*k*k*(n + 1) + c*(n + 1)
 
-def output_bias_too(d, n, k): return layer_parameters(d, n, k) + d
+def output_bias_too(c, n, k): return layer_parameters(c, n, k) + c
 
-def no_biases(d, n, k): return layer_parameters(d, n, k) - 3*d
+def no_biases(c, n, k): return layer_parameters(c, n, k) - 3*c
 
-def shift_on_the_group(d, n, k): return layer_parameters(d, n, k) + (n - 1)*d*(2*k*k + 1)
+def shift_on_the_group(c, n, k): return layer_parameters(c, n, k) + (n - 1)*c*(2*k*k + 1)
 
-def query_on_the_window(d, n, k): return layer_parameters(d, n, k) + d*(n + 1)*(k*k - 1)
+def query_on_the_window(c, n, k): return layer_parameters(c, n, k) + c*(n + 1)*(k*k - 1)
 
-def three_maps(d, n, k): return layer_parameters(d, n, k) - d*d*n
+def three_maps(c, n, k): return layer_parameters(c, n, k) - c*c*n
 
-def poses_twice(d, n, k): return layer_parameters(d, n, k) + 4*d*d*n*(n - 1)
+def poses_twice(c, n, k): return layer_parameters(c, n, k) + 4*c*c*n*(n - 1)
 
-def on_the_plane(d, n, k): return layer_parameters(d, 1, k)
+def on_the_plane(c, n, k): return layer_parameters(c, 1, k)
 
 
 def scatters(seed): return [(9, 5), (9, 11), (.32, .25), (1.5, .7)]
@@ -101,10 +101,10 @@ EXERCISES = [
     Exercise('22b.1', 'code', 2, gate_by_pose, maps_and_weights, mistakes=[
         Mistake(one_mean, 'You have one mean a channel, which is the gate of P2; here each pose '
                 'has its own.'),
-        Mistake(absolute_poses, 'The weight depends on the relative pose, (s − t) mod 4, not on '
-                's alone.'),
-        Mistake(other_way_round, 'That is W at (t − s) mod 4; take (s − t) mod 4, the pose of the '
-                'source as the target sees it.'),
+        Mistake(absolute_poses, 'The weight depends on the relative pose, (source − target) mod '
+                '4, not on the source alone.'),
+        Mistake(other_way_round, 'That is W at (target − source) mod 4; take (source − target) mod '
+                '4, the pose of the source as the target sees it.'),
         Mistake(sum_for_mean, 'That is the sum over the places; divide by their number.'),
         Mistake(largest, 'That is the maximum over the places; take the mean.'),
         Mistake(without_biases, 'Both layers have a bias, b1 and b2.'),
@@ -126,8 +126,8 @@ EXERCISES = [
         Mistake(query_on_the_window, 'The query is taken at one pixel: ψ and β of Q have one '
                 'offset.'),
         Mistake(three_maps, 'There are four linear maps: Q, K, V and the output.'),
-        Mistake(poses_twice, 'A group convolution is a function of the relative pose: d²n weights '
-                'a map, not d²n².'),
+        Mistake(poses_twice, 'A group convolution is a function of the relative pose: c²n weights '
+                'a map, not c²n².'),
     ]),
     Exercise('22b.3', 'code', 2, seeds_needed, scatters, mistakes=[
         Mistake(one_error_is_enough, 'The gap has one error here; it must have two.'),
