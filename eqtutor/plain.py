@@ -165,7 +165,7 @@ def _check_same(plain:nn.Module, net:nn.Module, x:Tensor)->None:
 
 @contextmanager
 def _unrolled()->Iterator[None]:
-    "Inside, layers run as when they are exported, and functions of ours as their forward."
+    "Inside, layers run as when exported, and functions of ours as their forward."
     def forward(cls, *args):
         own = cls.setup_context is not torch.autograd.Function.setup_context
         return cls.forward(*args) if own else cls.forward(MagicMock(), *args)
