@@ -24,10 +24,10 @@ def stored(
 
 
 def timings(
-    name:str, # of a benchmark
+    name:str, # as for `stored`, of a benchmark
 )->dict[str, dict[str, Any]]:
     "Its rows, by name; none where it is not at hand."
-    record = stored(f'bench/{name}') or dict(tables={})
+    record = stored(name) or dict(tables={})
     return {row['name']: row for rows in record['tables'].values() for row in rows}
 
 

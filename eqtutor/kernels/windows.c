@@ -40,16 +40,21 @@ static void store(real *p, vec x, long n) {
    than a vector is read beyond its end */
 static long column(const Form *f, long x) { return x + LANES > f->w && f->w > LANES ? f->w - LANES : x; }
 
-/* A plane may be read up to a vector beyond its end; the one that lies last in memory is read
-   from a copy. */
-static const real *last_plane(const Form *f, const Planes *p, long channels, const real *plane,
-                              real *copy) {
+/* The rows of a narrow plane are read beyond their ends. Where that would be beyond the memory of
+   the tensor, the plane is read from a copy. */
+static const real *readable(const Form *f, const Planes *p, long channels, const real *plane,
+                            real *copy) {
     const real *last = p->start + (f->b - 1)*p->image + (f->n - 1)*p->head
                      + (channels - 1)*p->channel + (f->g - 1)*p->pose;
-    if (plane != last) return plane;
+    if (f->w >= LANES || last - plane >= LANES) return plane;
     memcpy(copy, plane, f->h*f->w*sizeof(real));
     memset(copy + f->h*f->w, 0, LANES*sizeof(real));
     return copy;
+}
+
+/* numbers that the copies of so many planes take */
+static long copies(const Form *f, long planes) {
+    return f->w < LANES ? planes*(f->h*f->w + LANES) : 0;
 }
 
 /* ---- a sum over offsets, of some channels at once so that each weight is loaded once */
@@ -110,7 +115,8 @@ static void sum_task(const void *form, long task, real *room) {
     real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
     const real *w = planes_of(f, &f->weights, task);
     for (long o = 0; o < f->K; o++) {
-        const real *plane = last_plane(f, &f->weights, f->K, w + o*f->weights.channel, copy);
+        const real *plane = w + o*f->weights.channel;
+        plane = readable(f, &f->weights, f->K, plane, copy + copies(f, o));
         weights[o] = (Weights){plane, 0, f->w};
         at[o] = shift(f, o);
     }
@@ -170,7 +176,8 @@ static void scores_task(const void *form, long task, real *room) {
     real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
     real *out = (real *)planes_of(f, &f->out, task);
     for (long c = 0; c < f->d; c++)
-        targets[c] = last_plane(f, &f->target, f->d, target + c*f->target.channel, copy);
+        targets[c] = readable(f, &f->target, f->d, target + c*f->target.channel,
+                              copy + copies(f, c));
     pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
     for (; o + BLOCK <= f->K; o += BLOCK) {
         if (psi) score_offsets(f, padded, targets, psi, o, out, BLOCK);
@@ -243,7 +250,8 @@ int window_form(long by, const real *weights, const real *scale, const real *val
     f.W = f.w + 2*f.pad;
     f.plane = (f.h + 2*f.pad)*f.W;
     Task *const tasks[] = {scores_task, scale_task, spread_task, sum_task};
-    /* padded planes and a copy of one, each with room to be read beyond its end */
-    long room = (f.S*f.d + (by == 2 ? f.K : 1))*f.plane + 2*LANES;
+    /* padded planes, with room to be read beyond their ends, and copies */
+    long room = (f.S*f.d + (by == 2 ? f.K : 0))*f.plane + 2*LANES;
+    room += by == 0 ? copies(&f, f.d) : by == 3 ? copies(&f, f.K) : 0;
     return run(&f, tasks[by], (by == 1 ? 1 : f.b)*f.n*f.g, room, threads);
 }
