@@ -24,7 +24,7 @@ def draw_table_and_function(
     "A table that is turned and turned back, above a function that is asked at turned places."
     fig, axes = plt.subplots(2, 3, figsize=(7, 4.6), layout='constrained')
     names = ['a table', 'turned by 30°', '… and back', 'a function, 25 places',
-             'the places turned', 'the values there']
+             'the places turned back', 'the values there']
     panels = table, turned, back, plane, plane, values
     for i, (ax, name, panel) in enumerate(zip(axes.flat, names, panels)):
         extent = (-3.04, 3.04)*2 if i in (3, 4) else None
