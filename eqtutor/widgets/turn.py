@@ -174,6 +174,7 @@ class TurnThePicture(Widget):
         labels:Sequence[str]|None=None, # of the scores; 0, 1, 2, … if None
         title:str='Turn the picture',
         note:str='',                # a sentence below the headline
+        simple:bool=False,          # maps and errors behind a fold, for a first look
     ):
         named = networks if isinstance(networks, dict) else {'network': networks}
         shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
@@ -181,6 +182,7 @@ class TurnThePicture(Widget):
             raise ValueError('expected one to three networks and at least one picture, '
                              f'got {len(named)} and {len(shown)}')
         self.networks, self.title, self.note = dict(named), title, note
+        self.simple = simple
         self.pictures = {k: _check_picture(k, p) for k, p in shown.items()}
         self.first = next(iter(self.pictures.values()))
         self._check_shapes()
@@ -234,12 +236,14 @@ class TurnThePicture(Widget):
 
     def _page(self)->str:
         style, script = _code()
+        if self.simple:
+            style += _shared('style', compact_style(_asset('turn_simple.css')))
         graphs = [*self.graphs.values()]
         spec = self._spec()
         name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
         body = TEMPLATES.get_template('turn.html').render(
             id=f'eqtutor-{name}', title=self.title, note=self.note, spec=spec,
-            names=[*self.networks])
+            names=[*self.networks], simple=self.simple)
         body = re.sub(r'\n\s+', '\n', body)
         once = '<script>globalThis.eqtutorTurn();</script>'
         return '\n'.join([style, body, _tensor_blocks(graphs), script, once])
@@ -372,6 +376,7 @@ def upright_networks()->Upright:
 def turn_a_digit(
     broken:bool=True,   # show the broken network, too
     turn:float=0,       # degrees it begins with
+    simple:bool=False,  # a first look, which says nothing beforehand
 )->TurnThePicture:
     "Digits under the hand of the reader, and networks that saw none but upright ones."
     nets, pictures, about = upright_networks()
@@ -385,7 +390,8 @@ def turn_a_digit(
     if broken: note += ' The broken one is the p4 network, with one layer unturned.'
     return TurnThePicture(
         nets, pictures, layer='layers.relu2', turn=turn, mean=about['mean'],
-        std=about['std'], title='Turn a digit', note=note)
+        std=about['std'], title='Turn a digit', note='' if simple else note,
+        simple=simple)
 
 # %% ../../nbs/5_workshop/58_turn.ipynb #c95e7f13
 class PoseNorm(nn.Module):

@@ -194,6 +194,19 @@ def test_without_motion_a_step_is_there_at_once(see):
     assert page.evaluate('[...window.seen]') == ['90°']
 
 
+def test_a_first_look_says_nothing_beforehand(see):
+    page = see(turn_a_digit(broken=False, simple=True))
+    folded = [page.locator(f'.{name}').first for name in ('maps', 'choices', 'verdict', 'below')]
+    assert headline(page) == 'Both networks say 7. Now turn the picture.'
+    assert '%' not in page.locator('header').inner_text()
+    assert not any(part.is_visible() for part in folded)
+    slider(page).press('ArrowRight')
+    settled(page, 90)
+    assert answer(page, 'p4 network') == '7' and answer(page, 'plain network') != '7'
+    page.locator('.more summary').click()
+    assert all(part.is_visible() for part in folded) and '✓' in verdict(page, 'p4 network')
+
+
 # --- is it true?
 
 def test_the_page_says_what_torch_says(see):
