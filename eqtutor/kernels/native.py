@@ -22,7 +22,7 @@ import torch
 REALS = {torch.float32: 'float', torch.float64: 'double'}
 OPTIONS = '-O3', '-ffp-contract=fast', '-shared', '-fPIC', '-pthread'
 # this processor's own instructions, as gcc, clang and neither of them call them
-TUNING = ['-march=native'], ['-mcpu=native'], []
+TUNING:tuple[list[str], ...] = ['-march=native'], ['-mcpu=native'], []
 SECONDS = 120   # after which a compiler is given up
 
 

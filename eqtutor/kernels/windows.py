@@ -6,6 +6,7 @@
 __all__ = ['shifted', 'Window', 'derive', 'window_sum', 'window_scores', 'window_mask']
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #00000003
+from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
 
@@ -117,7 +118,8 @@ def _scale(window:Window, weights:Tensor, scale:None, values:Tensor,
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #5100000a
 _FACTORS = 'weights', 'scale', 'values', 'target'   # of T: w, ψ, v and g
-_DERIVATIVES = dict(weights=_scores, scale=_scale, values=_spread, target=_sum)
+_DERIVATIVES:dict[str, Callable[..., Tensor]] = dict(
+    weights=_scores, scale=_scale, values=_spread, target=_sum)
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #5100000c
 def _by_loops(by, window, *factors)->Tensor:
@@ -134,11 +136,12 @@ def _by_c(form, by, window, weights, scale, values, target)->Tensor:
     out = _empty_form(by, window, weights, scale, values, target)
     maps = [None if f is None else _planes(f) for f in (weights, values, target)]
     maps.append(None if by == 'scale' else _planes(out))
-    b, n, channels, g, h, w = maps[2 if values is None else 1].shape
-    d = channels if values is None else channels//window.sources
+    some = values if target is None else target
+    (b, n, d), poses, (h, w) = some.shape[:3], some.shape[3:-2], some.shape[-2:]
+    if target is None: d //= window.sources
     steps = [step for f in maps for step in ([0]*4 if f is None else f.stride()[:4])]
     scale = None if scale is None else scale.contiguous()
-    sizes = [b, n, d, window.kernel_size, g, h, w, *window[1:]]
+    sizes = [b, n, d, window.kernel_size, poses.numel(), h, w, *window[1:]]
     call_native(form, _FACTORS.index(by), maps[0], scale, *maps[1:3], out, sizes, steps)
     return out
 
