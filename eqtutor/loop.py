@@ -107,7 +107,7 @@ def train_step(
     clip:float|None=None,              # largest norm of the gradient
     place:str='this batch',            # named in errors
 )->tuple[float, int, Tensor]:          # mean loss; how many of ours are right; scores
-    "Loss, gradient, step; stops before the step where loss or gradient are not finite."
+    "Loss, gradient, step; no step if the loss, or a gradient to clip, is not finite."
     _check_unscales(optimizer, accelerator)
     x, y, weight = share(batch, accelerator)
     x, y = x.to(device_of(net)), y.to(device_of(net))
