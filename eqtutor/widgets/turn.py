@@ -396,7 +396,7 @@ def turn_a_digit(
 # %% ../../nbs/5_workshop/58_turn.ipynb #c95e7f13
 class PoseNorm(nn.Module):
     "Wrong on purpose: what a norm does at inference, scaled for each pose by itself."
-    def __init__(self, norm:nn.Module):
+    def __init__(self, norm:Any):   # a batch norm
         super().__init__()
         poses = torch.tensor([1, .6, 1.4, .8]).view(-1, 1, 1)
         scale = norm.weight/(norm.running_var + norm.eps).sqrt()
@@ -414,7 +414,9 @@ class UnevenPool(nn.Module):
 def which_layer()->TurnThePicture:
     "Three copies of a network, another layer broken in each; the reader finds it."
     nets, pictures, about = upright_networks()
-    ten = nets['p4 network'].layers[:11]   # and a dropout, which does nothing here
+    # and a dropout, which does nothing here
+    p4:Any = nets['p4 network']
+    ten = p4.layers[:11]
     b, c = copy.deepcopy(ten), copy.deepcopy(ten)
     b.pool = UnevenPool()   # it sees 24 pixels
     c.norm1 = PoseNorm(ten.norm1)
