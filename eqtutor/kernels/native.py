@@ -33,6 +33,9 @@ def find_compiler()->str|None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
+WANTED = find_compiler() is not None   # as this module is loaded: compiled graphs keep to it
+
+
 def describe_processor()->str:
     "What instructions this processor has: a home folder may be shared by different ones."
     try: lines = Path('/proc/cpuinfo').read_text().splitlines()
@@ -100,15 +103,6 @@ def native_library(
         return None
 
 
-@torch.compiler.assume_constant_result
-def has_native(
-    name:str,           # as for `native_library`
-    dtype:torch.dtype,
-)->bool:
-    "Whether C computes with such numbers here; a constant in a compiled graph."
-    return native_library(name, dtype) is not None
-
-
 def runs_native(
     name:str,              # as for `native_library`
     *tensors:torch.Tensor, # all that C would read
@@ -119,10 +113,10 @@ def runs_native(
     if devices != {'cpu'} or len(dtypes) > 1 or not dtypes <= REALS.keys(): return False
     if torch.compiler.is_compiling():
         exporting = getattr(torch.compiler, 'is_exporting', None)   # from torch 2.7 on
-        if exporting and exporting(): return False
-    elif torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
+        return WANTED and not (exporting and exporting())
+    if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
         return False
-    return has_native(name, tensors[0].dtype)
+    return native_library(name, tensors[0].dtype) is not None
 
 
 def call_native(

@@ -516,8 +516,12 @@ def _call_c(tensors, results, seed, window):
     if not q.numel(): return
     kernel_size, padding, drop = window
     sizes = [b*n, S, table.shape[1], Q, kernel_size, d, h, w, Y, X, padding]
-    attend = native_library('attention', q.dtype).attend
-    call_native(attend, q, kv, table, poses, *results, [*sizes, int(seed), drop])
+    library = native_library('attention', q.dtype)
+    if library is None:   # and the graph was compiled for it
+        raise RuntimeError('attention.c could not be built: EQTUTOR_NATIVE=0 does '
+                           'without')
+    settings = [*sizes, int(seed), drop]
+    call_native(library.attend, q, kv, table, poses, *results, settings)
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #5300000c
 class WindowAttention(torch.autograd.Function):

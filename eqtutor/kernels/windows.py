@@ -162,9 +162,9 @@ def _empty_form(by, window, weights, scale, values, target)->Tensor:
     'Tensor? target) -> Tensor'))
 def _form_op(by, window, *factors):
     some, window = factors[2] if factors[3] is None else factors[3], Window(*window)
-    if not some.numel(): return _by_loops(by, window, *factors)
-    form = native_library('windows', some.dtype).window_form
-    return _by_c(form, by, window, *factors)
+    library = native_library('windows', some.dtype)
+    if library is None or not some.numel(): return _by_loops(by, window, *factors)
+    return _by_c(library.window_form, by, window, *factors)
 
 @_form_op.register_fake
 def _form_fake(by, window, *factors):
