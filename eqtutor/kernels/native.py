@@ -65,11 +65,12 @@ def build(
 
 def library_folder()->Path:
     "Where libraries are kept: of this user, or, where nothing can be kept, of this process."
+    named = os.environ.get('XDG_CACHE_HOME')
     try:
-        root = Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
-        folder = root/'eqtutor'/'native'
+        if not named and not Path.home().is_dir(): return Path(own_folder().name)
+        folder = (Path(named) if named else Path.home()/'.cache')/'eqtutor'/'native'
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):   # no home
+    except (OSError, RuntimeError):   # a home that is a file, or unknown
         return Path(own_folder().name)
     return folder if os.access(folder, os.W_OK | os.X_OK) else Path(own_folder().name)
 

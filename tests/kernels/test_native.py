@@ -80,6 +80,12 @@ def test_a_folder_of_ones_own_where_nothing_can_be_kept(root, monkeypatch):
     assert folder.stat().st_mode & 0o077 == 0, 'others could put a library there'
 
 
+def test_no_home_is_made_where_there_is_none(monkeypatch, tmp_path):
+    monkeypatch.delenv('XDG_CACHE_HOME', raising=False)
+    monkeypatch.setenv('HOME', str(tmp_path/'gone'))
+    assert library_folder().is_dir() and not (tmp_path/'gone').exists()
+
+
 # --- what it computes
 
 def test_only_what_c_knows_goes_there():
