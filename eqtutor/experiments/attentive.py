@@ -1,6 +1,8 @@
 """Time and memory of attentive group convolutions (Romero, Bekkers, Tomczak, Hoogendoorn: Attentive
 Group Equivariant Convolutional Networks, 2020) beside the p4-CNN."""
 # Plain module: edited by hand, no notebook exports it.
+import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +17,16 @@ from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.nn.layers import GroupBatchNorm2d
 
 DIGITS = 16, 1, 28, 28
+
+
+def in_torch(
+    make:Callable[[], nn.Module],
+)->nn.Module:
+    "The network, in a process of which no more is asked: all kernels by torch, none by C."
+    os.environ['EQTUTOR_NATIVE'] = '0'
+    return make()
+
+
 BENCH:Networks = {
     'p4-CNN': p4_cnn,
     'α_RH-p4-CNN': partial(alpha_cnn, 'rotation'),
@@ -22,13 +34,12 @@ BENCH:Networks = {
     'α_CH-p4-CNN': partial(alpha_cnn, 'channel'),
     'α_SP-p4-CNN': partial(alpha_cnn, 'spatial'),
     'α-p4-CNN': alpha_cnn,
-    'α-p4-CNN, all kept': partial(alpha_cnn, chunk=None),
-    'α-p4-CNN, chunk 5': partial(alpha_cnn, chunk=5),
-    'α-p4-CNN, chunk 2': partial(alpha_cnn, chunk=2),
-    'α-p4-CNN, chunk 1': partial(alpha_cnn, chunk=1),
+    'α-p4-CNN, torch': partial(in_torch, partial(alpha_cnn, chunk=None)),
+    'α-p4-CNN, torch, chunk 5': partial(in_torch, partial(alpha_cnn, chunk=5)),
+    'α-p4-CNN, torch, chunk 2': partial(in_torch, partial(alpha_cnn, chunk=2)),
+    'α-p4-CNN, torch, chunk 1': partial(in_torch, partial(alpha_cnn, chunk=1)),
 }
-# the full α keeps everything: chunks are for what is not compiled
-COMPILED:Networks = {'α_F-p4-CNN': BENCH['α_F-p4-CNN'], 'α-p4-CNN': BENCH['α-p4-CNN, all kept']}
+COMPILED:Networks = {name: BENCH[name] for name in ('α_F-p4-CNN', 'α-p4-CNN')}
 
 
 def second_layer(
@@ -48,7 +59,7 @@ def layer_comparison()->Comparison:
     parts = {'convolution': None, 'α_F': 'input', 'α_CH': 'channel', 'α_SP': 'spatial',
              'α': 'full'}
     layers:Networks = {name: partial(second_layer, attend, None) for name, attend in parts.items()}
-    return Comparison('the second layer alone, all kept, over the step of the whole p4-CNN',
+    return Comparison('the second layer alone, over the step of the whole p4-CNN',
                       (16, 10, 4, 26, 26), layers, {}, p4_cnn, DIGITS, memory=False)
 
 

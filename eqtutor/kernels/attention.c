@@ -5,12 +5,8 @@
    N images and heads; S, R, Q poses of queries, targets and sources; K = k*k offsets; d width of
    a head; h, w queries; Y, X keys, with `padding` places beyond the image on each side.
    REAL, float or double, is set by who compiles. */
-#include <stdint.h>
 #include "tasks.h"
 
-typedef __typeof__(__builtin_choose_expr(sizeof(real) == 4, (int32_t)0, (int64_t)0)) whole;
-typedef whole bits __attribute__((vector_size(32)));
-enum { DIGITS = sizeof(real) == 4 ? 23 : 52, TERMS = sizeof(real) == 4 ? 7 : 13 };
 
 typedef struct {
     const real *q, *kv, *offsets, *poses, *g;
@@ -21,25 +17,6 @@ typedef struct {
 } Attention;
 
 /* ---- vectors */
-
-static vec select_(bits which, vec a, vec b) {
-    return (vec)(((bits)a & which) | ((bits)b & ~which));
-}
-static vec larger(vec a, vec b) { return select_(a > b, a, b); }
-static vec all(real x) { return (vec){0} + x; }
-
-/* e^x of x <= 0, by 2^n e^r with |r| <= log(2)/2 */
-static inline vec exponential(vec x) {
-    const real lowest = sizeof(real) == 4 ? -87 : -708, magic = (real)3*((whole)1 << (DIGITS - 1));
-    const real high = sizeof(real) == 4 ? 0.693359375 : 6.93147180369123816490e-01;
-    const real low = sizeof(real) == 4 ? -2.12194440054690583e-4 : 1.90821492927058770002e-10;
-    x = larger(x, all(lowest));
-    vec n = (x*(real)1.44269504088896340736 + magic) - magic, r = (x - n*high) - n*low, p = all(1);
-#pragma GCC unroll 16
-    for (int i = TERMS; i > 0; i--) p = p*r*(1/(real)i) + 1;
-    bits power = (bits)(n + magic) << DIGITS;   /* the last digits of n + magic are n */
-    return (vec)((bits)p + power);
-}
 
 static uint64_t scramble(uint64_t x) {
     x = (x ^ x >> 30)*0xbf58476d1ce4e5b9u;
@@ -62,7 +39,6 @@ static vec kept(const Attention *f, uint64_t weight, long pixel) {
 
 /* ---- a function for each number of sums that are kept at once, at most MOST */
 enum { MOST = 6 };
-#define INLINE static inline __attribute__((always_inline))
 #define EACH(many, call) switch (many) { \
     case 1: call(1); break; case 2: call(2); break; case 3: call(3); break; \
     case 4: call(4); break; case 5: call(5); break; case 6: call(6); break; }

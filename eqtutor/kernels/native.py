@@ -96,12 +96,21 @@ def native_library(
     target = library_folder()/f'{name}-{real}-{mark}.so'
     try:
         if not target.exists(): build(compiler, source, real, target)
-        return ctypes.CDLL(str(target))
+        library = ctypes.CDLL(str(target))
     except (OSError, subprocess.TimeoutExpired) as error:
         warnings.warn(f'{compiler} could not build {source.name}, torch computes in its place, '
                       f'several times slower (EQTUTOR_NATIVE=0 asks for that): {error}',
                       stacklevel=2)
         return None
+    library.use_threads_of(parallel_of_torch())
+    return library
+
+
+@cache
+def parallel_of_torch()->ctypes.c_void_p:
+    "The function by which torch's OpenMP runs another in its threads; NULL where it has none."
+    try: return ctypes.cast(ctypes.CDLL(torch._C.__file__).GOMP_parallel, ctypes.c_void_p)
+    except (OSError, AttributeError): return ctypes.c_void_p()
 
 
 def runs_native(

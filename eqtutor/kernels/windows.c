@@ -31,11 +31,6 @@ static void pad_planes(const Form *f, real *to, const real *from, long step, lon
 
 static long shift(const Form *f, long i) { return (i/f->k*f->W + i % f->k)*f->dilation; }
 
-static void store(real *p, vec x, long n) {
-    if (n >= LANES) *(vec *)p = x;
-    else memcpy(p, &x, n*sizeof(real));
-}
-
 /* the next vector of a row: the last one overlaps the one before, and a row that is shorter
    than a vector is read beyond its end */
 static long column(const Form *f, long x) { return x + LANES > f->w && f->w > LANES ? f->w - LANES : x; }
@@ -61,7 +56,7 @@ static long copies(const Form *f, long planes) {
 
 typedef struct { const real *plane; long at, step; } Weights;   /* step: from row to row */
 
-static inline __attribute__((always_inline)) void mix_channels(
+INLINE void mix_channels(
         const Form *f, const Weights *weights, const real *padded, const long *at,
         const real *psi, long sources, real *out, int channels) {
     long of_psi = f->K*f->g;
@@ -144,7 +139,7 @@ static void spread_task(const void *form, long task, real *room) {
 }
 
 /* ∂T/∂w = Σ_c g(x) ψ_Δ v(x+Δ), of some offsets at once so that each query is loaded once */
-static inline __attribute__((always_inline)) void score_offsets(
+INLINE void score_offsets(
         const Form *f, const real *padded, const real *const *targets, const real *psi,
         long o, real *out, int offsets) {
     long of_psi = f->K*f->g, sources = psi ? f->S : 1, at[BLOCK];
@@ -187,7 +182,7 @@ static void scores_task(const void *form, long task, real *room) {
 }
 
 /* ∂T/∂ψ = Σ_x w_Δ(x) v(x+Δ) g(x), of some offsets at once, of one image, added to `out` */
-static inline __attribute__((always_inline)) void scale_offsets(
+INLINE void scale_offsets(
         const Form *f, const real *weights, const real *padded, const real *target,
         long o, real *out, int offsets) {
     long size = f->weights.channel, at[BLOCK];

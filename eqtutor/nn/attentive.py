@@ -111,11 +111,12 @@ class PairAttention(nn.Module):
         x:Tensor,       # planes `(b, q, i, y, x)`
         # output channels at a time, computed again in backward; None for all, once
         chunk:int|None,
+        keep:bool=False, # the weights of places, too
     )->Iterator[Removed]:
         "What attention removes, some output channels after the other."
         bank = None if self.spatial is None else filters_by_pair(self.spatial)
         return removed_in_chunks(filters, bank, x, self.window, self.channel,
-                                 self.dilation, chunk)
+                                 self.dilation, chunk, keep)
 
     def forward(self,
         filters:Tensor,      # of the convolution, `(q, i, o, h, k, k)`
@@ -326,7 +327,8 @@ class AttentiveConv2d(EquivariantConv2d):
                              'no pairs (h, h̃): use .attention(x)')
         self.check(x)
         planes = self.planes(x.to(self.weight.dtype))
-        parts = list(self.branch.parts(filters_by_pair(self), planes, 1))   # one an o
+        filters = filters_by_pair(self)
+        parts = list(self.branch.parts(filters, planes, 1, keep=True))   # one an o
         channel = spatial = None
         if self.branch.channel is not None:
             channel = rearrange([p.channel for p in parts], 'o b q i h -> b o i h q')

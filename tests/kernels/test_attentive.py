@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from eqtutor.kernels import attentive
-from eqtutor.kernels.attentive import (Window, filter_each, patches_at, peaks, sum_and_max,
-                                       sum_products, window_means)
+from eqtutor.kernels.attentive import (Window, filter_each, patches_at, peaks, removed_from,
+                                       statistics, sum_and_max, sum_products, window_means)
+from eqtutor.kernels.native import find_compiler
 
 WINDOW = Window(kernel_size=3, dilation=1, padding=1, stride=1)
 
@@ -32,8 +33,11 @@ def test_the_channel_of_a_maximum_is_kept_in_as_few_bytes_as_hold_it(channels, d
 def test_second_derivatives_are_refused():
     w = torch.randn(1, 2, 3, 5, 9, requires_grad=True)
     x = torch.randn(1, 2, 3, 6, 7, requires_grad=True)
-    place = peaks(w[0], x, WINDOW)
+    place, bank = peaks(w[0], x, WINDOW), torch.randn(2, 2, 5, 1, 3, 3)
+    filters = w[0].unflatten(-2, (5, 1)).unflatten(-1, (3, 3))
+    removed = removed_from(filters, bank, x, WINDOW, None, None, 1).total
     for y in (sum_and_max(w, x, WINDOW)[1], patches_at(x, place, WINDOW).square(),
+              statistics(w[0], x, WINDOW)[1].square(), removed,
               filter_each(x[0], w[0, 0, :, 0].unflatten(-1, (3, 3)), 2).square()):
         with pytest.raises(RuntimeError, match='first derivatives only'):
             torch.autograd.grad(y.sum(), x, create_graph=True)
@@ -60,6 +64,48 @@ def test_no_samples_give_empty_results_and_gradients():
     assert x.grad.shape == x.shape
 
 
+PLANES = [(9, 8), (5, 4), (12, 26), (4, 33)]
+WINDOWS = [Window(3, 1, 0, 1), Window(3, 2, 2, 1), Window(1, 1, 0, 1), Window(5, 1, 4, 1),
+           Window(7, 2, 3, 1), Window(4, 1, 0, 1), Window(3, 1, 1, 2), Window(2, 1, 2, 1)]
+
+@pytest.mark.skipif(find_compiler() is None, reason='no C compiler, or EQTUTOR_NATIVE=0')
+@pytest.mark.parametrize('places', [(7, 1), (3, 2), (1, 1), (9, 1)], ids=str)
+@pytest.mark.parametrize('window', WINDOWS, ids=str)
+def test_c_computes_what_torch_does(window, places, monkeypatch):
+    "Numbers and gradients; where C does not know the window, torch computes twice."
+    torch.manual_seed(0)
+    (k, dilation), entries, done = places, window.kernel_size, 0
+    for (h, w), (b, q, i, o, poses) in zip(PLANES, [(2, 3, 2, 5, 1), (1, 1, 1, 1, 4),
+                                                    (2, 4, 3, 3, 4), (1, 2, 2, 1, 9)]):
+        if min(window.out_size(torch.empty(h, w))) < 1: continue
+        filters = torch.randn(q, i, o, poses, entries, entries, dtype=torch.double)
+        bank = torch.randn(q, 2, o, poses, k, k, dtype=torch.double)/k
+        x = torch.randn(b, i, q, h, w, dtype=torch.double).transpose(1, 2)
+        inputs = [t.requires_grad_() for t in (filters, bank, x)]
+        def gate(mean, top): return (mean - top).sigmoid()
+        def results():
+            y = removed_from(filters, bank, x, window, None, gate, dilation).total
+            weights = torch.arange(y.numel(), dtype=y.dtype).sin().view_as(y)
+            return y, *torch.autograd.grad(y, inputs, weights)
+        fast = results()
+        with monkeypatch.context() as m:
+            m.setattr(attentive, 'runs_native', lambda *tensors: False)
+            slow = results()
+        same = all(torch.equal(a, c) for a, c in zip(fast, slow))
+        assert same == (window.stride > 1 or window.padding > window.dilation*(entries - 1))
+        for a, c in zip(fast, slow): torch.testing.assert_close(a, c, rtol=1e-9, atol=1e-10)
+        done += 1
+    assert done
+
+
+def test_what_is_no_number_stays_none():
+    x = torch.randn(1, 1, 2, 5, 9)
+    x[0, 0, 0, 2, 2] = torch.nan
+    filters, bank = torch.randn(1, 2, 1, 1, 3, 3), torch.randn(1, 2, 1, 1, 3, 3)
+    y = removed_from(filters, bank, x, WINDOW, None, None, 1).total
+    assert y[0, 0, 2, 2].isnan() and y[0, 0, 4, 8].isfinite()
+
+
 @pytest.mark.slow
 def test_the_operators_shown_to_compilers_keep_their_word():
     "Schema, shapes of the results, gradients."
@@ -67,6 +113,10 @@ def test_the_operators_shown_to_compilers_keep_their_word():
     x = torch.randn(2, 2, 3, 7, 8, requires_grad=True)
     torch.library.opcheck(attentive._sum_and_max_op, (w, x, list(WINDOW)))
     torch.library.opcheck(attentive._peaks_op, (torch.randn(2, 3, 5, 9), x.detach(), list(WINDOW)))
+    if find_compiler() is None: return
+    psi, gate = (torch.randn(s, requires_grad=True) for s in ((2, 3, 5, 9), (2, 2, 5, 7, 7)))
+    torch.library.opcheck(attentive._statistics_op, (psi, x, list(WINDOW)))
+    torch.library.opcheck(attentive._removed_op, (w, x, gate, list(WINDOW), 1))
 
 
 @pytest.mark.slow

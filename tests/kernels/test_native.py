@@ -12,7 +12,7 @@ from eqtutor.kernels import native
 from eqtutor.kernels.native import (build, find_compiler, library_folder, native_library,
                                     runs_native)
 from eqtutor.kernels.windows import Window, derive, window_sum
-from eqtutor.nn import E4Conv2d, GroupSelfAttention2d
+from eqtutor.nn import AttentiveGroupConv2d, E4Conv2d, GroupSelfAttention2d
 
 SOURCES = sorted(Path(native.__file__).parent.glob('*.c'))
 compiled = pytest.mark.skipif(find_compiler() is None, reason='no C compiler, or EQTUTOR_NATIVE=0')
@@ -97,7 +97,11 @@ def test_only_what_c_knows_goes_there():
 
 LAYERS = {'E4': (lambda: E4Conv2d(4, 4, 3, 'p4m'), (2, 4, 8, 9, 11)),
           'self-attention': (lambda: GroupSelfAttention2d(4, 4, 'p4', window=3, heads=2),
-                             (2, 4, 4, 6, 11))}
+                             (2, 4, 4, 6, 11)),
+          'attention of pairs': (lambda: AttentiveGroupConv2d(3, 5, 3, 'p4', padding=1),
+                                 (2, 3, 4, 6, 11)),
+          'its factors': (lambda: AttentiveGroupConv2d(2, 9, 5, 'p4m', attention_kernel=3,
+                                                       attention_dilation=2), (3, 2, 8, 7, 31))}
 
 def step(name, dtype=torch.float64):
     "Output and gradients of a training step, the same each time."
@@ -169,6 +173,20 @@ def test_empty_and_tiny_images(shape, monkeypatch):
     assert y.shape == v.grad.shape == v.shape and w.grad.shape == w.shape
     monkeypatch.setattr('eqtutor.kernels.windows.runs_native', lambda *args: False)
     torch.testing.assert_close(y, window_sum(w, v, 5))
+
+@compiled
+def test_threads_are_those_of_torch(monkeypatch):
+    "Threads of one's own would have to wait for those of torch, which spin. Here it has none."
+    from eqtutor.kernels.native import parallel_of_torch
+    fast = step('E4')
+    monkeypatch.setattr(native, 'parallel_of_torch', lambda: None)
+    forget()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        for a, b in zip(step('E4'), fast): torch.testing.assert_close(a, b, rtol=1e-13, atol=1e-13)
+    finally: torch.set_num_threads(before)
+    if sys.platform == 'linux': assert parallel_of_torch().value
 
 CHILD = """
 import os, torch

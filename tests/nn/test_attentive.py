@@ -224,10 +224,13 @@ def test_no_images_give_an_empty_output(make, attend):
 
 
 def test_large_inputs_are_computed_in_chunks():
+    "Where nothing but α^C ψ is kept for backward, only many channels are large."
     layer, fixed = (AttentiveGroupConv2d(3, 64, 3, 'p4', chunk=chunk) for chunk in ('auto', 5))
-    inputs = [torch.empty(b, 3, 4, 16, 16) for b in (1, 64, 4096)]
-    assert [layer.chunk_for(x) for x in inputs] == [None, 2, 1]
-    assert [fixed.chunk_for(x) for x in inputs] == [5, 5, 5]
+    small, large = (torch.empty(b, 3, 4, 16, 16) for b in (1, 4096))
+    assert [layer.chunk_for(x) for x in (small, large, large.half())] == [None, None, 22]
+    assert [fixed.chunk_for(x) for x in (small, large)] == [5, 5]
+    wide = AttentiveGroupConv2d(64, 64, 3, 'p4')
+    assert [wide.chunk_for(torch.empty(b, 64, 4, 6, 6)) for b in (1, 4)] == [32, 13]
 
 
 # --- α_F on an image, where the spatial filter lifts and its maximum over H is taken
