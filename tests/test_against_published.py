@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from eqtutor.cost import peak_memory
+from eqtutor.models import build_model
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT/'tools'))
@@ -184,20 +186,12 @@ def test_stored_record_is_whole():
         if r['equivariance']: assert max(r['equivariance']['ours'].values()) < 1e-12, name
 
 
-def shown(row):
-    "What README's table says of a network."
-    errors = row['equivariance']
-    sides = [f'{errors[who]["perturbed"]:.0e}' if errors else '–' for who in ('ours', 'published')]
-    return [f'`{row["network"]}`', f'{row["time"]:.2f}', f'{row["noise"]:.0%}',
-            f'{row["memory_ratio"]:.2f}', *sides]
-
-
-def test_readme_quotes_the_stored_record():
-    text = (ROOT/'README.md').read_text(encoding='utf-8')
-    table = re.search(r'<!-- published -->\n+((?:\|.*\n)+)', text)
-    assert table, 'expected a table after <!-- published -->'
-    cells = [[c.strip() for c in line.strip('|').split('|')] for line in table[1].splitlines()[2:]]
-    assert cells == [shown(r) for r in stored_rows().values()]
+@pytest.mark.parametrize('their_name', [
+    'lifting_self_attention.row_embedding.0.weight', 'lifting_self_attention.query.bias',
+    'transformer.0.attention.group_embedding.weight', 'transformer.5.attention.wout.weight'])
+def test_their_weights_have_names_of_ours(their_name):
+    here, _ = tool.self_attention_weight(their_name, torch.zeros(90, 90))
+    assert here in build_model('gsa-r4').state_dict()
 
 
 QUOTED = {'21b_attentive_networks': ['p4-CNN', 'α_F-p4-CNN', 'α-p4-CNN'],

@@ -1,9 +1,15 @@
 "The README's ten lines of library use run as printed."
 import json
 import re
+import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT/'tools'))
+from quote_results import renewed, run_again   # noqa: E402
+
 README = (ROOT/'README.md').read_text(encoding='utf-8')
 
 
@@ -16,22 +22,24 @@ def test_ten_lines_run(capsys):
     assert 'breaks first' not in said
 
 
-def first_table(name):
-    "Rows of the first table of a result file."
-    text = (ROOT/'results'/'bench'/name).read_text(encoding='utf-8')
-    return next(iter(json.loads(text)['tables'].values()))
+def test_numbers_are_those_of_the_result_files():
+    "python tools/quote_results.py writes them."
+    assert renewed(README) == README
 
 
-def test_costs_are_those_of_the_result_file():
-    table = re.search(r'<!-- costs -->\n+((?:\|.*\n)+)', README)
-    assert table, 'expected a table after <!-- costs -->'
-    lines = table[1].splitlines()[2:]
-    shown = [[cell.strip() for cell in line.strip('|\n').split('|')] for line in lines]
-    assert shown == [[f'`{r["name"]}`', f'{r["parameters"]:,}', f'{r["time"]:.1f}',
-                      f'{r["memory_ratio"]:.1f}'] for r in first_table('networks.json')]
+def test_other_numbers_are_written_over():
+    other = README.replace('| `p4-cnn` | 24,610', '| `p4-cnn` | 1')
+    other = other.replace("escnn's takes 1", "escnn's takes 2")
+    assert other != README and renewed(other) == README
+    with pytest.raises(ValueError, match='expected one table'): renewed('# eqtutor')
 
 
-def test_comparison_with_escnn_is_that_of_the_result_file():
-    ours, theirs = (r['time'] for r in first_table('escnn.json')[1:])
-    assert re.search(r'takes ([\d.]+) times as long as the plain', README)[1] == f'{ours:.2f}'
-    assert re.search(r"escnn's takes ([\d.]+) times", README)[1] == f'{theirs:.2f}'
+def test_a_chapter_that_is_run_again_shows_what_it_finds(tmp_path):
+    cell = {'cell_type': 'code', 'id': 'a', 'metadata': {}, 'source': '6*7', 'outputs': [],
+            'execution_count': None}
+    copy = tmp_path/'30.ipynb'
+    copy.write_text(json.dumps({'cells': [cell], 'metadata': {}, 'nbformat': 4,
+                                'nbformat_minor': 5}))
+    run_again(copy)
+    shown, = json.loads(copy.read_text())['cells'][0]['outputs']
+    assert shown['data']['text/plain'] == ['42']

@@ -164,8 +164,8 @@ def self_attention_weight(name:str, t:Tensor)->tuple[str, Tensor]:
         (r'^lifting_normalization', 'layers.norm'), (r'^transformer\.6', 'layers.head'),
         *((rf'^transformer\.{n}', f'layers.block{at}') for n, at in BLOCKS.items()),
         (r'\.layer_norm\.', '.'), (r'\.wout\.', '.out.'), (r'\.attention\.', '.attend.'),
-        (r'\.mlp\.', '.feed.'), ('col_embedding', 'code.mlps.0'),
-        ('row_embedding', 'code.mlps.1'), ('group_embedding', 'code.pose'))
+        (r'\.mlp\.', '.feed.'), ('col_embedding', 'encoder.mlps.0'),
+        ('row_embedding', 'encoder.mlps.1'), ('group_embedding', 'encoder.pose'))
     if here.endswith('mlps.1.0.weight'): t = -t   # their rows go down, our y goes up
     if re.search(r'\.(query|key|value)\.', here):
         t = t.unflatten(0, (10, 9))               # channels of a head, heads

@@ -1,0 +1,85 @@
+"""Every number of README and of chapter 30 once more, from the files in `results`:
+
+    python tools/quote_results.py
+
+README's tables and the sentence about escnn are written again, and the chapter is run again, figures
+and all. Git then shows what a new result file has changed.
+"""
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+CHAPTER = ROOT/'nbs'/'4_course'/'30_results.ipynb'
+Rows = list[dict[str, Any]]
+
+
+def bench_rows(
+    name:str, # of a file in results/bench
+)->Rows:      # of its first table
+    record = json.loads((ROOT/'results'/'bench'/f'{name}.json').read_text(encoding='utf-8'))
+    return next(iter(record['tables'].values()))
+
+
+def costs(rows:Rows)->Rows:
+    "README's table of costs."
+    return [{'network': f'`{r["name"]}`', 'parameters': f'{r["parameters"]:,}',
+             '× time': f'{r["time"]:.1f}', '× memory': f'{r["memory_ratio"]:.1f}'} for r in rows]
+
+
+def published(rows:Rows)->Rows:
+    "README's table of ours beside the authors' code."
+    def error(r:dict[str, Any], who:str)->str:
+        return f'{r["equivariance"][who]["perturbed"]:.0e}' if r['equivariance'] else '–'
+    return [{'network': f'`{r["network"]}`', '× time': f'{r["time"]:.2f}', '±': f'{r["noise"]:.0%}',
+             '× memory': f'{r["memory_ratio"]:.2f}',
+             'error of equivariance, ours': error(r, 'ours'), 'theirs': error(r, 'published')}
+            for r in rows]
+
+
+TABLES:dict[str, tuple[str, Callable[[Rows], Rows]]] = {
+    'costs': ('networks', costs), 'published': ('published', published)}
+ESCNN = r'(takes )[\d.]+( times as long as the plain[^;]*; escnn\'s takes )[\d.]+( times)'
+
+
+def table(rows:Rows)->str:
+    "Markdown; numbers to the right."
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    head, *body = (f'| {" | ".join(line)} |\n' for line in lines)
+    return head + '|---|' + '---:|'*(len(rows[0]) - 1) + '\n' + ''.join(body)
+
+
+def renewed(
+    text:str, # README
+)->str:
+    "The text with the numbers of the result files."
+    for mark, (name, make) in TABLES.items():
+        written, found = re.subn(rf'(<!-- {mark} -->\n)(\|.*\n)+',
+                                 lambda m: m[1] + table(make(bench_rows(name))), text)
+        if found != 1: raise ValueError(f'expected one table after <!-- {mark} -->, got {found}')
+        text = written
+    ours, theirs = (f'{r["time"]:.2f}' for r in bench_rows('escnn')[1:])
+    text, found = re.subn(ESCNN, rf'\g<1>{ours}\g<2>{theirs}\g<3>', text)
+    if found != 1: raise ValueError('expected one sentence about escnn')
+    return text
+
+
+def run_again(chapter:Path)->None:
+    "Run a notebook from the top and keep what it shows."
+    os.environ.setdefault('EQTUTOR_STATIC', '1')   # a view that needs a kernel is not stored
+    from execnb.nbio import read_nb, write_nb
+    from execnb.shell import CaptureShell
+    from nbdev.clean import nbdev_clean
+    notebook = read_nb(chapter)
+    CaptureShell(chapter).run_all(notebook, exc_stop=True)
+    write_nb(notebook, chapter)
+    nbdev_clean(str(chapter))
+
+
+if __name__ == '__main__':
+    readme = ROOT/'README.md'
+    readme.write_text(renewed(readme.read_text(encoding='utf-8')), encoding='utf-8')
+    run_again(CHAPTER)
