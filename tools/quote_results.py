@@ -2,8 +2,8 @@
 
     python tools/quote_results.py
 
-README's tables and the sentence about escnn are written again, and the chapter is run again, figures
-and all. Git then shows what a new result file has changed.
+README's tables and the sentence about escnn are written again, and the chapter is run again,
+figures and all. Git then shows what a new result file has changed.
 """
 import json
 import os

@@ -385,14 +385,16 @@ def _runs_native(window:Window, *tensors:Tensor)->bool:
 def _call(name:str, window:Window, filters:Tensor, x:Tensor, *others:Tensor,
           gate:tuple[int, int]=(1, 1))->None:
     "A function of attentive.c; gate: width and dilation of the filters of places."
-    if x.numel() and not x[0, 0, 0].is_contiguous(): x = x.contiguous()   # whole planes
+    if x.numel() and not x[0, 0, 0].is_contiguous(): x = x.contiguous()
     (b, q, i, h, w), n = x.shape, filters.shape[-2]
     sizes = [b, q, i, n, h, w, *window[:3], *x.stride()[:3], *gate]
-    library, given = native_library('attentive', x.dtype), [t.contiguous() for t in others]
-    call_native(getattr(library, name), filters.contiguous(), x, *given, sizes)
+    library, given = native_library('attentive', x.dtype), [*map(_whole, others)]
+    call_native(getattr(library, name), _whole(filters), x, *given, sizes)
+
+def _whole(x:Tensor)->Tensor: return x.contiguous()
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #52000005
-def _statistics_by_c(psi:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor, Tensor]:
+def _by_c(psi:Tensor, x:Tensor, window:Window)->tuple[Tensor, Tensor, Tensor]:
     "Mean, maximum and its place, `(b, q, i, n)` each."
     mean = x.new_empty(len(x), *psi.shape[:3])
     top, place = torch.empty_like(mean), torch.empty_like(mean, dtype=torch.int32)
@@ -409,7 +411,7 @@ def _statistics_backward(psi:Tensor, x:Tensor, place:Tensor, gmean:Tensor, gtop:
 class _Statistics(torch.autograd.Function):
     @staticmethod
     def forward(ctx, psi, x, window):
-        mean, top, place = _statistics_by_c(psi, x, window)
+        mean, top, place = _by_c(psi, x, window)
         ctx.save_for_backward(psi, x, place)
         ctx.window = window
         return mean, top
@@ -426,7 +428,7 @@ def _statistics_op(
     x:Tensor,
     window:Sequence[int],
 )->tuple[Tensor, Tensor, Tensor]:
-    return _statistics_by_c(psi, x, Window(*window))
+    return _by_c(psi, x, Window(*window))
 
 @torch.library.custom_op('eqtutor::pair_statistics_backward', mutates_args=())
 def _statistics_backward_op(
@@ -606,7 +608,8 @@ def removed_in_chunks(
 )->Iterator[Removed]:
     "What attention removes, some output channels after the other."
     known = weigh = means = None
-    if channel is not None and not _runs_native(window, x): means = window_means(x, window)
+    if channel is not None and not _runs_native(window, x):
+        means = window_means(x, window)
     for start in range(0, filters.shape[2], chunk or filters.shape[2]):
         o = slice(start, start + (chunk or filters.shape[2]))
         some, of_bank = filters[:, :, o], None if bank is None else bank[:, :, o]
@@ -634,7 +637,7 @@ def chunk_size(
     "Output channels at a time, so that little is kept; None where all may be."
     if torch.compiler.is_compiling(): return None
     q, i, o, h, k, _ = shape
-    places, each = math.prod(window.out_size(x)), i*k**2   # α^C ψ, of a filter in a pose
+    places, each = math.prod(window.out_size(x)), i*k**2   # α^C ψ, a filter and pose
     if not _runs_native(window, x): each += places         # and α^X
     room = STORED*(1 if x.device.type == 'cpu' else 64)
     room = max(room, SHARE*(x.numel() + len(x)*o*h*places))

@@ -327,8 +327,7 @@ class AttentiveConv2d(EquivariantConv2d):
                              'no pairs (h, h̃): use .attention(x)')
         self.check(x)
         planes = self.planes(x.to(self.weight.dtype))
-        filters = filters_by_pair(self)
-        parts = list(self.branch.parts(filters, planes, 1, keep=True))   # one an o
+        parts = list(self.branch.parts(filters_by_pair(self), planes, 1, keep=True))
         channel = spatial = None
         if self.branch.channel is not None:
             channel = rearrange([p.channel for p in parts], 'o b q i h -> b o i h q')

@@ -68,34 +68,33 @@ PLANES = [(9, 8), (5, 4), (12, 26), (4, 33)]
 WINDOWS = [Window(3, 1, 0, 1), Window(3, 2, 2, 1), Window(1, 1, 0, 1), Window(5, 1, 4, 1),
            Window(7, 2, 3, 1), Window(4, 1, 0, 1), Window(3, 1, 1, 2), Window(2, 1, 2, 1)]
 
+def removed(filters, bank, x, window, dilation):
+    "What attention removes, and all gradients."
+    def gate(mean, top): return (mean - top).sigmoid()
+    y = removed_from(filters, bank, x, window, None, gate, dilation).total
+    weights = torch.arange(y.numel(), dtype=y.dtype).sin().view_as(y)
+    return y, *torch.autograd.grad(y, (filters, bank, x), weights)
+
 @pytest.mark.skipif(find_compiler() is None, reason='no C compiler, or EQTUTOR_NATIVE=0')
-@pytest.mark.parametrize('places', [(7, 1), (3, 2), (1, 1), (9, 1)], ids=str)
+@pytest.mark.parametrize('size, planes', zip([(2, 3, 2, 5, 1), (1, 1, 1, 1, 4), (2, 4, 3, 3, 4),
+                                              (1, 2, 2, 1, 9)], PLANES), ids=str)
+@pytest.mark.parametrize('k, dilation', [(7, 1), (3, 2), (1, 1), (9, 1)])
 @pytest.mark.parametrize('window', WINDOWS, ids=str)
-def test_c_computes_what_torch_does(window, places, monkeypatch):
+def test_c_computes_what_torch_does(window, k, dilation, size, planes, monkeypatch):
     "Numbers and gradients; where C does not know the window, torch computes twice."
     torch.manual_seed(0)
-    (k, dilation), entries, done = places, window.kernel_size, 0
-    for (h, w), (b, q, i, o, poses) in zip(PLANES, [(2, 3, 2, 5, 1), (1, 1, 1, 1, 4),
-                                                    (2, 4, 3, 3, 4), (1, 2, 2, 1, 9)]):
-        if min(window.out_size(torch.empty(h, w))) < 1: continue
-        filters = torch.randn(q, i, o, poses, entries, entries, dtype=torch.double)
-        bank = torch.randn(q, 2, o, poses, k, k, dtype=torch.double)/k
-        x = torch.randn(b, i, q, h, w, dtype=torch.double).transpose(1, 2)
-        inputs = [t.requires_grad_() for t in (filters, bank, x)]
-        def gate(mean, top): return (mean - top).sigmoid()
-        def results():
-            y = removed_from(filters, bank, x, window, None, gate, dilation).total
-            weights = torch.arange(y.numel(), dtype=y.dtype).sin().view_as(y)
-            return y, *torch.autograd.grad(y, inputs, weights)
-        fast = results()
-        with monkeypatch.context() as m:
-            m.setattr(attentive, 'runs_native', lambda *tensors: False)
-            slow = results()
-        same = all(torch.equal(a, c) for a, c in zip(fast, slow))
-        assert same == (window.stride > 1 or window.padding > window.dilation*(entries - 1))
-        for a, c in zip(fast, slow): torch.testing.assert_close(a, c, rtol=1e-9, atol=1e-10)
-        done += 1
-    assert done
+    (b, q, i, o, poses), entries = size, window.kernel_size
+    if min(window.out_size(torch.empty(planes))) < 1: return   # the window does not fit
+    filters = torch.randn(q, i, o, poses, entries, entries, dtype=torch.double)
+    bank = torch.randn(q, 2, o, poses, k, k, dtype=torch.double)/k
+    x = torch.randn(b, i, q, *planes, dtype=torch.double).transpose(1, 2)
+    given = *(t.requires_grad_() for t in (filters, bank, x)), window, dilation
+    fast = removed(*given)
+    monkeypatch.setattr(attentive, 'runs_native', lambda *tensors: False)
+    slow = removed(*given)
+    same = all(torch.equal(a, c) for a, c in zip(fast, slow))
+    assert same == (window.stride > 1 or window.padding > window.dilation*(entries - 1))
+    for a, c in zip(fast, slow): torch.testing.assert_close(a, c, rtol=1e-9, atol=1e-10)
 
 
 def test_what_is_no_number_stays_none():
