@@ -6,7 +6,8 @@
    plane, (oh, ow) what comes of it; the attention of places has filters of A = a*a entries.
    x (b, q, i, h, w), planes anywhere   filters (q, i, n, K), or of each sample (b, q, i, n, K)
    gate, of sum and maximum, (2, q, n, A)   y (b, n, oh, ow)
-   The stride is 1. REAL, float or double, is set by who compiles. */
+   The stride is 1, a is odd, `pad` at most the reach of a window, and oh, ow at least 1. REAL, float
+   or double, is set by who compiles. */
 #include "tasks.h"
 
 
@@ -180,9 +181,9 @@ INLINE void peaks_block(const Form *f, const real *plane, const real *filters, l
                         z[j] += filters[(j*k + ky)*k + kx]*of_place;
                 }
             for (int j = 0; j < many; j++) {
-                bits larger = (z[j] > best[j]) & inside;
-                best[j] = select_(larger, z[j], best[j]);
-                where[j] = (larger & here) | (~larger & where[j]);
+                bits wins = (z[j] > best[j]) & inside;
+                best[j] = select_(wins, z[j], best[j]);
+                where[j] = (wins & here) | (~wins & where[j]);
             }
         }
     for (int j = 0; j < many; j++) {
@@ -242,7 +243,7 @@ static void statistics_backward_task(const void *form, long task, real *room) {
     const Form *f = form;
     long q = task/f->i, c = task % f->i, step = f->in.step;
     const real *filters = f->filters + task*f->n*f->K;
-    real *back = room + f->in.size, *of_filters = f->of_filters + task*f->n*f->K;
+    real *of_padded = room + f->in.size, *of_filters = f->of_filters + task*f->n*f->K;
     real means[f->K], of_means[f->K];
     memset(of_filters, 0, f->n*f->K*sizeof(real));
     for (long b = 0; b < f->b; b++) {
@@ -251,24 +252,24 @@ static void statistics_backward_task(const void *form, long task, real *room) {
         const int *place = f->place + of_plane*f->n;
         pad_plane(&f->in, room, f->x + b*f->sample + q*f->pose + c*f->channel, f->h, f->w, f->pad);
         window_means(f, room, means);
-        memset(back, 0, f->in.size*sizeof(real));
+        memset(of_padded, 0, f->in.size*sizeof(real));
         memset(of_means, 0, sizeof of_means);
         for (long n = 0; n < f->n; n++) {
             long corner = place[n]/f->ow*step + place[n] % f->ow;
             for (long p = 0; p < f->K; p++) {
                 long i = n*f->K + p, at = corner + entry(f, p);
                 of_filters[i] += of_top[n]*room[at] + of_mean[n]*means[p];
-                back[at] += of_top[n]*filters[i];
+                of_padded[at] += of_top[n]*filters[i];
                 of_means[p] += of_mean[n]*filters[i];
             }
         }
         for (long p = 0; p < f->K; p++)
             for (long y = 0; y < f->oh; y++) {
-                real *row = back + entry(f, p) + y*step, share = of_means[p]/f->places;
+                real *row = of_padded + entry(f, p) + y*step, share = of_means[p]/f->places;
                 for (long x = 0; x < f->ow; x++) row[x] += share;
             }
         for (long y = 0; y < f->h; y++)
-            memcpy(f->of_x + (of_plane*f->h + y)*f->w, back + (y + f->pad)*step + f->pad,
+            memcpy(f->of_x + (of_plane*f->h + y)*f->w, of_padded + (y + f->pad)*step + f->pad,
                    f->w*sizeof(real));
     }
 }
@@ -303,10 +304,10 @@ INLINE void sum_and_max_block(const Form *f, const real *planes, const real *fil
                 for (int v = 0; v < vectors; v++)
                     z[v] += of_c[ky*k + kx]*load(plane + kx*d + v*LANES);
         for (int v = 0; v < vectors; v++) {
-            bits larger = z[v] >= top[v];   /* the last of those that tie */
+            bits wins = z[v] >= top[v];   /* the last of those that tie */
             total[v] += z[v];
-            top[v] = select_(larger, z[v], top[v]);
-            winner[v] = (larger & number) | (~larger & winner[v]);
+            top[v] = select_(wins, z[v], top[v]);
+            winner[v] = (wins & number) | (~wins & winner[v]);
         }
     }
     for (int v = 0; v < vectors; v++) {
@@ -427,6 +428,7 @@ static void backward_task(const void *form, long task, real *room) {
     long b = task/f->q, q = task % f->q, plane = f->h*back->line, corner = f->reach - f->pad;
     real *planes = room, *of_planes = planes + f->i*in->size, *of_y = of_planes + f->i*plane;
     real *of_z = of_y + f->lines, *scores = of_z + back->size, *rest = scores + f->seen.size;
+    real *inside = of_z + corner*back->step + corner;   /* its rim */
     Gradients g = {rest, rest + f->lines, scores};
     Seen seen = seen_in(f, rest + 2*f->lines);
     memset(of_planes, 0, (rest - of_planes)*sizeof(real));
@@ -439,11 +441,11 @@ static void backward_task(const void *form, long task, real *room) {
         through_weights(f, &seen, of_y, b, q, n, &g);
         for (long c = 0; c < f->i; c++) {
             long filter = ((task*f->i + c)*f->n + n)*f->K;
-            real *inner = of_z + corner*back->step + corner, back_filter[f->K];
+            real back_filter[f->K];
             vec sums[f->K];
             for (long p = 0; p < f->K; p++) sums[p] = all(0);
-            of_products(f, &g, seen.winner, c, inner);
-            gradient(in, planes + c*in->size, inner, back->step, f->k, f->dilation, sums);
+            of_products(f, &g, seen.winner, c, inside);
+            gradient(in, planes + c*in->size, inside, back->step, f->k, f->dilation, sums);
             for (long p = 0; p < f->K; p++) f->of_filters[filter + p] = total_of(sums[p]);
             correlate(back, of_z, turned(back_filter, f->filters + filter, f->K), f->k, f->dilation,
                       of_planes + c*plane);

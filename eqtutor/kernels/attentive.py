@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..core import once_differentiable
-from .native import call_native, native_library, runs_native
+from .native import call_native, needed_library, runs_native
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000006
 # Axes: b sample · q pose h̃ of the input · i input channel · n filter in a pose (output
@@ -43,6 +43,9 @@ class Window(NamedTuple):
         margin = 0 if padded else 2*self.padding
         margin = margin - self.dilation*(self.kernel_size - 1) - 1
         h, w = x.shape[-2:]
+        if h + margin < 0 or w + margin < 0:
+            raise ValueError(f'planes of {h}×{w} pixels are smaller than the window, '
+                             f'{self}: expected at least {-margin}×{-margin}')
         return (h + margin)//self.stride + 1, (w + margin)//self.stride + 1
 
     def pad(self,
@@ -377,18 +380,19 @@ def filter_each(
     return _FilterEach.apply(x, _entries_that_meet(w, x.shape, dilation), dilation)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #52000001
-def _runs_native(window:Window, *tensors:Tensor)->bool:
-    "Whether C computes: of windows that it knows, and wherever else C does."
+def _runs_native(window:Window, x:Tensor, *others:Tensor)->bool:
+    "Whether C computes: of windows that it knows, where it does at all."
     inner = window.padding <= window.dilation*(window.kernel_size - 1)
-    return window.stride == 1 and inner and runs_native('attentive', *tensors)
+    window.out_size(x)   # an error, if it does not fit
+    return window.stride == 1 and inner and runs_native('attentive', x, *others)
 
 def _call(name:str, window:Window, filters:Tensor, x:Tensor, *others:Tensor,
           gate:tuple[int, int]=(1, 1))->None:
-    "A function of attentive.c; gate: width and dilation of the filters of places."
+    "A function of attentive.c; what it writes into is whole. gate: `[width, dilation]`."
     if x.numel() and not x[0, 0, 0].is_contiguous(): x = x.contiguous()
     (b, q, i, h, w), n = x.shape, filters.shape[-2]
     sizes = [b, q, i, n, h, w, *window[:3], *x.stride()[:3], *gate]
-    library, given = native_library('attentive', x.dtype), [*map(_whole, others)]
+    library, given = needed_library('attentive', x.dtype), map(_whole, others)
     call_native(getattr(library, name), _whole(filters), x, *given, sizes)
 
 def _whole(x:Tensor)->Tensor: return x.contiguous()
@@ -422,6 +426,8 @@ class _Statistics(torch.autograd.Function):
         return *_statistics_backward(*ctx.saved_tensors, gmean, gtop, ctx.window), None
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #52000006
+#| code-fold: true
+#| code-summary: "The same as an operation that a compiler need not look into"
 @torch.library.custom_op('eqtutor::pair_statistics', mutates_args=())
 def _statistics_op(
     psi:Tensor,
@@ -493,6 +499,8 @@ def _removed(w:Tensor, x:Tensor, gate:Tensor, window:Window, d:int)->Tensor:
     return compute(w, x, gate, window, d)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #52000003
+#| code-fold: true
+#| code-summary: "The same as an operation that a compiler need not look into"
 @torch.library.custom_op('eqtutor::pair_removed', mutates_args=())
 def _removed_op(w:Tensor, x:Tensor, gate:Tensor, window:Sequence[int], d:int)->Tensor:
     return _removed_by_c(w, x, gate, Window(*window), d)
@@ -536,9 +544,11 @@ def statistics(
     x:Tensor,                # planes `(b, q, i, y, x)`
     window:Window,
     known:Known|None=None,
+    in_c:bool|None=None,     # does C compute? None: where it can
 )->tuple[Tensor, Tensor]:    # `(b, q, i, n)` each
     "Mean and maximum over the places of the products of filters and planes."
-    if known is None and _runs_native(window, psi, x):
+    if in_c is None: in_c = known is None and _runs_native(window, x, psi)
+    if in_c:
         if torch.compiler.is_compiling(): return _statistics_op(psi, x, window)[:2]
         return _Statistics.apply(psi, x, window)
     if known is None: known = Known(window_means(x, window), peaks(psi, x, window))
@@ -580,15 +590,17 @@ def removed_from(
     channel:Callable|None, # mean and maximum of f̃ to α^C, all `(b, q, i, n)`
     dilation:int,         # of the spatial attention
     keep:bool=False,      # α^X, too
+    in_c:bool|None=None,  # does C compute? None: where it can
 )->Removed:
     "What attention removes from some output channels (P1, Eqs 16–19)."
     psi = rearrange(filters, 'q i o h ky kx -> q i (o h) (ky kx)')
     alpha = psi.new_ones(()).expand(len(x), *psi.shape[:3])
-    if channel is not None: alpha = channel(*statistics(psi, x, window, known))
+    if channel is not None: alpha = channel(*statistics(psi, x, window, known, in_c))
     weighed = alpha[..., None]*psi
     if bank is None: return Removed(sum_products(weighed, x, window), alpha, None)
     gate = _gate(bank, x.shape[2], window.out_size(x), dilation)
-    if not keep and _runs_native(window, weighed, x, gate):
+    if in_c is None: in_c = _runs_native(window, x, weighed, gate)
+    if in_c and not keep:
         return Removed(_removed(weighed, x, gate, window, dilation), alpha, None)
     total, top = sum_and_max(weighed, x, window)
     spatial = weights_of_places(total, top, gate, dilation)
@@ -608,15 +620,15 @@ def removed_in_chunks(
 )->Iterator[Removed]:
     "What attention removes, some output channels after the other."
     known = weigh = means = None
-    if channel is not None and not _runs_native(window, x):
-        means = window_means(x, window)
+    in_c = _runs_native(window, x, filters)   # for forward, and again in backward
+    if channel is not None and not in_c: means = window_means(x, window)
     for start in range(0, filters.shape[2], chunk or filters.shape[2]):
         o = slice(start, start + (chunk or filters.shape[2]))
         some, of_bank = filters[:, :, o], None if bank is None else bank[:, :, o]
         if channel is not None:
             weigh, psi = partial(channel, o=o), some.flatten(2, 3).flatten(3)
             if means is not None: known = Known(means, peaks(psi, x, window))
-        inputs = some, of_bank, x, window, known, weigh, dilation, keep
+        inputs = some, of_bank, x, window, known, weigh, dilation, keep, in_c
         if chunk is None:
             yield removed_from(*inputs)
         else:
@@ -624,9 +636,8 @@ def removed_in_chunks(
                              preserve_rng_state=False)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000202
-# numbers that a layer may keep for backward, whatever its size; and more than those, as
-# many as this times its input and output. Where there are more still, it computes its
-# output channels in chunks, and each twice
+# a layer may keep STORED numbers for backward, or SHARE times its input and output where
+# that is more; beyond, it computes its output channels in chunks, and each twice
 STORED, SHARE = 500_000, 2
 
 def chunk_size(

@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -34,6 +35,7 @@ def find_compiler()->str|None:
 
 
 WANTED = find_compiler() is not None   # as this module is loaded: compiled graphs keep to it
+PROCESS = os.getpid()                  # in which torch's threads are, not in its forks
 
 
 def describe_processor()->str:
@@ -51,7 +53,7 @@ def build(
     target:Path,  # the library
 )->None:
     "Compile to a library that is whole or not there; an `OSError` with the compiler's words."
-    part = target.with_name(f'{target.stem}.{os.getpid()}.part')
+    part = target.with_name(f'{target.stem}.{os.getpid()}-{threading.get_ident()}.part')
     try:
         for tuning in TUNING:
             command = [compiler, *OPTIONS, *tuning, f'-DREAL={real}', str(source), '-o', str(part)]
@@ -102,7 +104,19 @@ def native_library(
                       f'several times slower (EQTUTOR_NATIVE=0 asks for that): {error}',
                       stacklevel=2)
         return None
-    library.use_threads_of(parallel_of_torch())
+    library.use_threads_of(parallel_of_torch(), ctypes.c_long(PROCESS))
+    return library
+
+
+def needed_library(
+    name:str,           # as for `native_library`
+    dtype:torch.dtype,
+)->ctypes.CDLL:
+    "The library, where nothing else can compute any more; a `RuntimeError` if it is not there."
+    library = native_library(name, dtype)
+    if library is None:
+        raise RuntimeError(f'{name}.c was wanted when this was compiled, and could not be built '
+                           '(see the warning above). Compile again with EQTUTOR_NATIVE=0 set.')
     return library
 
 

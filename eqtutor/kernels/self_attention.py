@@ -17,7 +17,7 @@ from einops import rearrange
 from torch import Tensor
 
 from ..core import autocast_as, autocast_dtype, once_differentiable
-from .native import call_native, native_library, runs_native
+from .native import call_native, needed_library, runs_native
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000007
 # Axes: b images, n heads, N = b·n; g = gy·gx tiles, t = ty·tx queries of a tile,
@@ -516,10 +516,7 @@ def _call_c(tensors, results, seed, window):
     if not q.numel(): return
     kernel_size, padding, drop = window
     sizes = [b*n, S, table.shape[1], Q, kernel_size, d, h, w, Y, X, padding]
-    library = native_library('attention', q.dtype)
-    if library is None:   # and the graph was compiled for it
-        raise RuntimeError('attention.c could not be built: EQTUTOR_NATIVE=0 does '
-                           'without')
+    library = needed_library('attention', q.dtype)
     settings = [*sizes, int(seed), drop]
     call_native(library.attend, q, kv, table, poses, *results, settings)
 

@@ -68,11 +68,11 @@ static void *work_of_thread(void *argument) {
    their cores with its threads, which go on spinning for milliseconds after their work. */
 typedef void Parallel(void (*)(void *), void *, unsigned threads, unsigned flags);
 static Parallel *parallel;
-static pid_t of_process;   /* after a fork those threads are gone */
+static long of_process;   /* after a fork those threads are gone */
 
-void use_threads_of(Parallel *function) {
+void use_threads_of(Parallel *function, long process) {
     parallel = function;
-    of_process = getpid();
+    of_process = process;
 }
 
 /* each task once, each thread with `room` numbers to work with; not 0 if memory ran out */

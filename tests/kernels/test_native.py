@@ -10,7 +10,7 @@ import torch
 
 from eqtutor.kernels import native
 from eqtutor.kernels.native import (build, find_compiler, library_folder, native_library,
-                                    runs_native)
+                                    needed_library, runs_native)
 from eqtutor.kernels.windows import Window, derive, window_sum
 from eqtutor.nn import AttentiveGroupConv2d, E4Conv2d, GroupSelfAttention2d
 
@@ -188,6 +188,12 @@ def test_threads_are_those_of_torch(monkeypatch):
     finally: torch.set_num_threads(before)
     if sys.platform == 'linux': assert parallel_of_torch().value
 
+def test_what_was_compiled_for_c_says_why_it_cannot_run(monkeypatch):
+    monkeypatch.setenv('EQTUTOR_NATIVE', '0')
+    forget()
+    with pytest.raises(RuntimeError, match='could not be built .* EQTUTOR_NATIVE=0'):
+        needed_library('windows', torch.float32)
+
 CHILD = """
 import os, torch
 from eqtutor.kernels.windows import window_sum
@@ -199,8 +205,19 @@ if child: raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 os._exit(int(window_sum(w, v, 3).sum() != total))
 """
 
+FIRST_IN_CHILD = """
+import os, torch
+from eqtutor.kernels.windows import window_sum
+torch.set_num_threads(2)
+x = torch.ones(2000, 2000).exp().sum()   # the parent has torch's threads, the child has none
+w, v = torch.ones(4, 1, 9, 8, 8), torch.ones(4, 1, 2, 8, 8)
+child = os.fork()
+if child: raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(int(window_sum(w, v, 3).max() != 9))
+"""
+
 @compiled
-def test_a_forked_child_computes_too():
+@pytest.mark.parametrize('script', [CHILD, FIRST_IN_CHILD], ids=['again', 'first'])
+def test_a_forked_child_computes_too(script):
     "Threads do not live on in a child; none wait for it here."
-    environment = os.environ | {'OMP_NUM_THREADS': '1'}
-    subprocess.run([sys.executable, '-c', CHILD], check=True, timeout=120, env=environment)
+    subprocess.run([sys.executable, '-c', script], check=True, timeout=120)
