@@ -238,6 +238,8 @@ def _sum_and_max_backward(
     return gw, gx
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #0000001a
+#| code-fold: true
+#| code-summary: "The same as operations that a compiler need not look into"
 @torch.library.custom_op('eqtutor::pair_sum_and_max', mutates_args=())
 def _sum_and_max_op(
     w:Tensor,
