@@ -390,7 +390,7 @@ def _runs_native(window:Window, x:Tensor, *others:Tensor)->bool:
 
 def _call(name:str, window:Window, filters:Tensor, x:Tensor, *others:Tensor,
           gate:tuple[int, int]=(1, 1))->None:
-    "A function of attentive.c; what it writes into is whole. gate: `[width, dilation]`."
+    "A function of attentive.c; what it writes into is whole; gate: width, dilation."
     if x.numel() and not x[0, 0, 0].is_contiguous(): x = x.contiguous()
     (b, q, i, h, w), n = x.shape, filters.shape[-2]
     sizes = [b, q, i, n, h, w, *window[:3], *x.stride()[:3], *gate]
@@ -638,7 +638,7 @@ def removed_in_chunks(
                              preserve_rng_state=False)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000202
-# a layer may keep STORED numbers for backward, or SHARE times its input and output where
+# a layer may keep STORED numbers for backward, or SHARE times its input and output if
 # that is more; beyond, it computes its output channels in chunks, and each twice
 STORED, SHARE = 500_000, 2
 
