@@ -35,11 +35,14 @@ def test_other_numbers_are_written_over():
 
 
 def test_a_chapter_that_is_run_again_shows_what_it_finds(tmp_path):
-    cell = {'cell_type': 'code', 'id': 'a', 'metadata': {}, 'source': '6*7', 'outputs': [],
-            'execution_count': None}
+    old = {'output_type': 'stream', 'name': 'stdout', 'text': ['old\n']}
+    def cell(name, source):
+        return {'cell_type': 'code', 'id': name, 'metadata': {}, 'source': source,
+                'outputs': [old], 'execution_count': None}
+    cells = [cell('a', '6*7'), cell('b', '#| data\n1/0')]
     copy = tmp_path/'30.ipynb'
-    copy.write_text(json.dumps({'cells': [cell], 'metadata': {}, 'nbformat': 4,
+    copy.write_text(json.dumps({'cells': cells, 'metadata': {}, 'nbformat': 4,
                                 'nbformat_minor': 5}))
     run_again(copy)
-    shown, = json.loads(copy.read_text())['cells'][0]['outputs']
-    assert shown['data']['text/plain'] == ['42']
+    found, kept = (c['outputs'] for c in json.loads(copy.read_text())['cells'])
+    assert found[0]['data']['text/plain'] == ['42'] and kept == [old]

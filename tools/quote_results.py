@@ -68,13 +68,17 @@ def renewed(
 
 
 def run_again(chapter:Path)->None:
-    "Run a notebook from the top and keep what it shows."
+    "Run a notebook from the top and keep what it shows; what wants data or a GPU keeps its outputs."
     os.environ.setdefault('EQTUTOR_STATIC', '1')   # a view that needs a kernel is not stored
     from execnb.nbio import read_nb, write_nb
     from execnb.shell import CaptureShell
     from nbdev.clean import nbdev_clean
+    from nbdev.config import get_config
+    flags = '|'.join(get_config().tst_flags.split())
+    left_out = re.compile(rf'^#\| *({flags}|eval: *false)\b', re.M)
+    def skips(cell)->bool: return cell.cell_type != 'code' or bool(left_out.search(cell.source))
     notebook = read_nb(chapter)
-    CaptureShell(chapter).run_all(notebook, exc_stop=True)
+    CaptureShell(chapter).run_all(notebook, exc_stop=True, preproc=skips)
     write_nb(notebook, chapter)
     nbdev_clean(str(chapter))
 

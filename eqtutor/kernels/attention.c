@@ -7,7 +7,6 @@
    REAL, float or double, is set by who compiles. */
 #include "tasks.h"
 
-
 typedef struct {
     const real *q, *kv, *offsets, *poses, *g;
     real *y, *dq, *dkv, *doffsets, *dposes;

@@ -10,7 +10,6 @@
    or double, is set by who compiles. */
 #include "tasks.h"
 
-
 /* ---- planes with a rim of zeros, whose lines are whole vectors */
 
 typedef struct { long rows, line, step, size; } Frame;   /* what is computed; how it is stored */
