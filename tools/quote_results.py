@@ -68,7 +68,7 @@ def renewed(
 
 
 def run_again(chapter:Path)->None:
-    "Run a notebook from the top and keep what it shows; what wants data or a GPU keeps its outputs."
+    "Run a notebook and keep what it shows; cells that want data or a GPU keep their outputs."
     os.environ.setdefault('EQTUTOR_STATIC', '1')   # a view that needs a kernel is not stored
     from execnb.nbio import read_nb, write_nb
     from execnb.shell import CaptureShell
