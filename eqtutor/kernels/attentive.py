@@ -114,7 +114,7 @@ def pieces(
     size:int,            # products of one filter in a pose
     device:torch.device,
 )->Iterator[Piece]:
-    "All products in pieces of at most `PIECE` numbers, more on a GPU."
+    "All products in pieces of `PIECE` numbers, or one filter; larger on a GPU."
     room = max(1, PIECE*(1 if device.type == 'cpu' else 256)//size)
     n = min(filters, room)
     q = min(poses, room//n)
@@ -390,7 +390,7 @@ def _runs_native(window:Window, x:Tensor, *others:Tensor)->bool:
 
 def _call(name:str, window:Window, filters:Tensor, x:Tensor, *others:Tensor,
           gate:tuple[int, int]=(1, 1))->None:
-    "A function of attentive.c; what it writes into is whole; gate: width, dilation."
+    "A function of attentive.c, into contiguous arrays; gate: its width, dilation."
     if x.numel() and not x[0, 0, 0].is_contiguous(): x = x.contiguous()
     (b, q, i, h, w), n = x.shape, filters.shape[-2]
     sizes = [b, q, i, n, h, w, *window[:3], *x.stride()[:3], *gate]
