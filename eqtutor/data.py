@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['MNIST_MD5', 'AMAT_ROWS', 'DATASETS', 'PCAM_SIZES', 'data_root', 'check_file', 'mnist_files', 'mnist', 'rotated_mnist',
-           'read_amat', 'rotated_mnist_original', 'take_per_class', 'cifar10', 'cifar100', 'PCamImages', 'pcam',
-           'DiskLoader', 'get_loader', 'AUGMENTATIONS', 'SPLITS', 'TURNS', 'Augment', 'ImageSet', 'TensorLoader',
-           'digits', 'enlarge', 'epoch_order', 'prepare', 'turn']
+           'rotated_mnist_12000', 'read_amat', 'rotated_mnist_original', 'take_per_class', 'cifar10', 'cifar100',
+           'PCamImages', 'pcam', 'DiskLoader', 'get_loader', 'AUGMENTATIONS', 'SPLITS', 'TURNS', 'Augment', 'ImageSet',
+           'TensorLoader', 'digits', 'enlarge', 'epoch_order', 'prepare', 'turn']
 
 # %% ../nbs/5_workshop/64_data_sets.ipynb #3321790b
 import os
@@ -86,21 +86,26 @@ def mnist_files()->dict[str, Path]: # file name to path
     return {name: check_file(path, MNIST_MD5[name]) for name, path in paths.items()}
 
 # %% ../nbs/5_workshop/64_data_sets.ipynb #45ab61b9
+_PARTS = {'train': slice(10_000), 'valid': slice(10_000, 12_000),
+          'test': slice(12_000, 62_000)}
+
 def mnist(
     split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
     turned:str='none', # 'none', 'quarter' (multiples of 90°) or 'any'
     seed:int=0,        # draws the angles, never the split
 )->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
     "MNIST in the split of the rotated benchmark, turned and normalised."
+    return _mnist(_PARTS, split, turned, seed)
+
+def _mnist(parts:dict[str, slice], split:str, turned:str, seed:int)->ImageSet:
     files = {name: str(path) for name, path in mnist_files().items()}
     halves = ('train', 't10k')
     images = [read_image_file(files[f'{half}-images-idx3-ubyte']) for half in halves]
     labels = [read_label_file(files[f'{half}-labels-idx1-ubyte']) for half in halves]
     order = torch.as_tensor(np.random.RandomState(0).permutation(sum(map(len, images))))
-    parts = {'train': order[:10_000], 'valid': order[10_000:12_000],
-             'test': order[12_000:62_000]}
-    pool = torch.cat(images)[:, None]
-    return prepare(pool, torch.cat(labels), parts, split, turned, seed)
+    index = {name: order[part] for name, part in parts.items()}
+    return prepare(torch.cat(images)[:, None], torch.cat(labels), index, split, turned,
+                   seed)
 
 def rotated_mnist(
     split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
@@ -108,6 +113,19 @@ def rotated_mnist(
 )->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
     "Rotated MNIST, rebuilt after Larochelle et al. (2007): one uniform angle an image."
     return mnist(split, 'any', seed)
+
+# %% ../nbs/5_workshop/64_data_sets.ipynb #12000002
+def rotated_mnist_12000(
+    split:str='train', # 'train' (12,000), 'test' (50,000) or 'valid' (10,000 of these)
+    seed:int=0,        # draws the angles
+)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    "Rotated MNIST, rebuilt, without validation images: it validates on *test* images."
+    check_split(split)
+    part = 'train' if split == 'train' else 'test'
+    data = _mnist(_PARTS | {'train': slice(12_000)}, part, 'any', seed)
+    if split != 'valid': return data
+    x, y = data.tensors
+    return ImageSet(x[:10_000], y[:10_000], data.mean, data.std)
 
 # %% ../nbs/5_workshop/64_data_sets.ipynb #44a5e376
 AMAT_ROWS = {'train_valid': 12_000, 'test': 50_000}
@@ -234,7 +252,7 @@ def cifar100(
 # %% ../nbs/5_workshop/64_data_sets.ipynb #5a9b261e
 DATASETS:dict[str, Callable[..., Any]] = {
     'digits': digits, 'mnist': mnist, 'rotmnist': rotated_mnist,
-    'rotmnist-original': rotated_mnist_original,
+    'rotmnist-12000': rotated_mnist_12000, 'rotmnist-original': rotated_mnist_original,
     'cifar10': cifar10, 'cifar100': cifar100}
 
 # %% ../nbs/5_workshop/64_data_sets.ipynb #74a40820

@@ -22,6 +22,7 @@ class Images(NamedTuple):
 
 IMAGES = {'digits': Images(1_197, 200, 400), 'mnist': Images(10_000, 2_000, 50_000),
           'rotmnist': Images(10_000, 2_000, 50_000),
+          'rotmnist-12000': Images(12_000, 10_000, 50_000),
           'rotmnist-original': Images(10_000, 2_000, 50_000),
           'cifar10': Images(40_000, 10_000, 10_000), 'cifar100': Images(40_000, 10_000, 10_000),
           'pcam': Images(262_144, 32_768, 32_768)}

@@ -45,7 +45,7 @@ def test_every_data_set_has_its_number_of_images():
     assert IMAGES['digits'] == tuple(len(digits(split)) for split in SPLITS)
 
 
-@pytest.mark.parametrize('name', ['mnist', 'rotmnist'])
+@pytest.mark.parametrize('name', ['mnist', 'rotmnist', 'rotmnist-12000'])
 def test_number_of_images_is_that_of_the_data(name):
     if not MNIST.exists(): pytest.skip(f'no {MNIST} (EQTUTOR_DATA names the folder)')
     assert IMAGES[name] == tuple(len(DATASETS[name](split)) for split in SPLITS)
