@@ -388,8 +388,8 @@ def train(
     network:str=typer.Option(
         None, help='A name of `eqtutor models`.  [default: p4-cnn]'),
     data:str=typer.Option(
-        None, help='digits, mnist, rotmnist, rotmnist-12000, rotmnist-original, cifar10, '
-                   'cifar100 or pcam.  [default: rotmnist]'),
+        None, help='digits, mnist, rotmnist, rotmnist-12000, rotmnist-original, '
+                   'cifar10, cifar100 or pcam.  [default: rotmnist]'),
     epochs:int=typer.Option(
         None, min=1, help='Passes over the training set.  [default: 10]'),
     seed:int=typer.Option(

@@ -116,7 +116,7 @@ def rotated_mnist(
 
 # %% ../nbs/5_workshop/64_data_sets.ipynb #12000002
 def rotated_mnist_12000(
-    split:str='train', # 'train' (12,000), 'test' (50,000) or 'valid' (10,000 of these)
+    split:str='train', # 'train' (12,000), 'test' (50,000) or 'valid' (10,000 of it)
     seed:int=0,        # draws the angles
 )->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
     "Rotated MNIST, rebuilt, without validation images: it validates on *test* images."

@@ -176,3 +176,34 @@ def draw_data(
     ax.set_yticks([4, 7, 10, 14], ['4', '7', '10', '14'])
     ax.legend()
     ax.minorticks_off()
+
+
+def table_of_published_runs(
+    rows:list[dict[str, Any]], # of results/bench/published-weights.json
+)->str:
+    "Runs that P1's authors published: errors after each epoch, and of the weights on our digits."
+    lines = ['| published run | best of 100 epochs | last epoch | last 20, mean ± deviation '
+             '| last epoch, on our digits |', '|---|---:|---:|---:|---:|']
+    for row in rows:
+        there = row['original']
+        late = f'{there["late"]:.2f} ± {there["late_deviation"]:.2f}'
+        lines.append(f'| {row["name"]} | {there["best"]:.2f} | {there["last"]:.2f} | {late} '
+                     f'| {row["rebuilt"]:.2f} |')
+    return '\n'.join(lines)
+
+
+def mean_of(
+    errors:Tensor, # of runs, per cent
+)->str:
+    "The mean, with the deviation where there is more than one run."
+    deviation = f' ± {errors.std():.2f}' if len(errors) > 1 else ''
+    return f'{errors.mean():.2f}{deviation}'
+
+
+def run_table(
+    rows:Sequence[str], # lines of the table
+    *more:str,          # columns after the error of each seed and the mean
+)->str:
+    "A markdown table of networks and the errors of their runs."
+    head = 'network', 'test error of each seed, %', 'mean ± deviation', *more
+    return '\n'.join([f"| {' | '.join(head)} |", '|---|' + '---:|'*(len(head) - 1), *rows])
