@@ -149,14 +149,15 @@ def draw_runs(
         mark, colour = styles[name]
         spent = [an_epoch*(i + 1) for i in range(len(run['history']))]
         errors = [100 - 100*epoch['valid_accuracy'] for epoch in run['history']]
-        ax.semilogy(spent, errors, color=colour, lw=1, alpha=.6)
+        ax.loglog(spent, errors, color=colour, lw=1, alpha=.6)
         end = spent[-1], 100 - 100*run['test']['accuracy']
-        ax.semilogy(*end, mark, color=colour, label=None if name in named else f'{name}, two runs')
+        ax.loglog(*end, mark, color=colour, label=None if name in named else name)
         named.add(name)
         apart = (-14, -15) if len(spent) == 12 else (6, 6)    # beside the lines
         ax.annotate(f'{len(spent)} epochs', end, apart, textcoords='offset points')
-    ax.set(xlabel='time, in epochs of the p4-CNN', ylabel='error, %', xlim=(-2, 128))
-    ax.set_yticks([2.5, 5, 10, 20, 40, 80], ['2.5', '5', '10', '20', '40', '80'])
+    ax.set(xlabel='time, in epochs of the p4-CNN', ylabel='error, %', xlim=(.9, 900))
+    ax.set_yticks([1.5, 2.5, 5, 10, 20, 40, 80], ['1.5', '2.5', '5', '10', '20', '40', '80'])
+    ax.set_xticks([1, 3, 10, 30, 100, 300], ['1', '3', '10', '30', '100', '300'])
     ax.minorticks_off()
     ax.legend()
 
