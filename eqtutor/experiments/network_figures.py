@@ -153,9 +153,9 @@ def draw_runs(
         end = spent[-1], 100 - 100*run['test']['accuracy']
         ax.loglog(*end, mark, color=colour, label=None if name in named else name)
         named.add(name)
-        apart = (-14, -15) if len(spent) == 12 else (6, 6)    # beside the lines
+        apart = (-14, -15) if len(spent) in (12, 20) else (6, 6)    # beside the lines
         ax.annotate(f'{len(spent)} epochs', end, apart, textcoords='offset points')
-    ax.set(xlabel='time, in epochs of the p4-CNN', ylabel='error, %', xlim=(.9, 900))
+    ax.set(xlabel='time, in epochs of the p4-CNN', ylabel='error, %', xlim=(.9, 1200))
     ax.set_yticks([1.5, 2.5, 5, 10, 20, 40, 80], ['1.5', '2.5', '5', '10', '20', '40', '80'])
     ax.set_xticks([1, 3, 10, 30, 100, 300], ['1', '3', '10', '30', '100', '300'])
     ax.minorticks_off()
