@@ -80,7 +80,7 @@ def test_tool_says_how_it_is_called():
 
 
 def test_record_is_of_the_published_code():
-    record = json.loads((ROOT/'results/bench/published-weights.json').read_text(encoding='utf-8'))
+    record = json.loads((ROOT/'results/published-weights.json').read_text(encoding='utf-8'))
     rows = {r['name']: r for r in next(iter(record['tables'].values()))}
     assert rows.keys() == tool.SAVED.keys()
     printed = {r.network: r.printed for t in chosen_tables(['P1.1']) for r in t.rows}

@@ -1,7 +1,7 @@
 """The weights that P1's authors published, on the course's rebuilt digits.
 
     git clone https://github.com/dwromero/att_gconvs
-    python tools/published_weights.py --p1 att_gconvs --out results/bench/published-weights.json
+    python tools/published_weights.py --p1 att_gconvs --out results/published-weights.json
 
 Beside them stands the history that lies with the weights: the error on the original test digits
 after each epoch. The published code trains on 12,000 digits, keeps the weights of the last epoch,
@@ -98,7 +98,7 @@ def main(arguments:list[str]|None=None)->dict[str, Any]:
     record = {'benchmark': 'published weights', **environment('cpu'),
               'repositories': {'P1': {'url': source, 'commit': commit}},
               'command': f'python tools/published_weights.py --p1 {chosen.p1.resolve().name} '
-                         '--out results/bench/published-weights.json',
+                         '--out results/published-weights.json',
               'tables': {'test error, %, on 50,000 rotated digits': rows}}
     if chosen.out: write_json(chosen.out, record)
     return record

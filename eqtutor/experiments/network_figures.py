@@ -180,7 +180,7 @@ def draw_data(
 
 
 def table_of_published_runs(
-    rows:list[dict[str, Any]], # of results/bench/published-weights.json
+    rows:list[dict[str, Any]], # of results/published-weights.json
 )->str:
     "Runs that P1's authors published: errors after each epoch, and of the weights on our digits."
     lines = ['| published run | best of 100 epochs | last epoch | last 20, mean ± deviation '
