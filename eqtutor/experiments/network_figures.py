@@ -183,12 +183,12 @@ def table_of_published_runs(
     rows:list[dict[str, Any]], # of results/published-weights.json
 )->str:
     "Runs that P1's authors published: errors after each epoch, and of the weights on our digits."
-    lines = ['| published run | best of 100 epochs | last epoch | last 20, mean ± deviation '
-             '| last epoch, on our digits |', '|---|---:|---:|---:|---:|']
+    lines = ['| published run | last 20 epochs, mean ± deviation | last epoch | best epoch '
+             '| best epoch, on our digits |', '|---|---:|---:|---:|---:|']
     for row in rows:
         there = row['original']
         late = f'{there["late"]:.2f} ± {there["late_deviation"]:.2f}'
-        lines.append(f'| {row["name"]} | {there["best"]:.2f} | {there["last"]:.2f} | {late} '
+        lines.append(f'| {row["name"]} | {late} | {there["last"]:.2f} | {there["best"]:.2f} '
                      f'| {row["rebuilt"]:.2f} |')
     return '\n'.join(lines)
 
