@@ -5,8 +5,8 @@
 
 Beside them stands the history that lies with the weights: the error on the original test digits
 after each epoch. The published code trains on 12,000 digits, and keeps the weights of the epoch
-that is best on the test digits, whose error it calls its result. Its digits are stored column by column and used
-so, mirrored in the diagonal; ours are mirrored here, too.
+that is best on the test digits, whose error it calls its result. Its digits are stored column by
+column and used so, mirrored in the diagonal; ours are mirrored here, too.
 """
 import argparse
 from pathlib import Path
