@@ -2,6 +2,7 @@
 import ast
 import posixpath
 import re
+from itertools import accumulate
 
 import yaml
 from pages import (NBS, chapters, code_lines, directives, headings_of, is_export, is_run,
@@ -37,12 +38,14 @@ def headings(nb):
         yield f'several headings have the anchor {slug}'
 
 def folds(nb):
-    "A fold may hold several cells; what is opened is closed."
-    tags = [tag for text in nb.markdown() for tag in re.findall(r'</?details\b', prose(text))]
-    opened = [tag == '<details' for tag in tags]
-    depths = [2*sum(opened[:i + 1]) - i - 1 for i in range(len(opened))]
-    if any(depth < 0 for depth in depths): yield 'a fold is closed that was not opened'
-    elif depths and depths[-1]: yield f'{depths[-1]} of the folds are not closed'
+    "A notebook shows each cell by itself: a fold ends in the cell in which it begins."
+    for i, c in enumerate(nb.cells):
+        if c['cell_type'] != 'markdown': continue
+        tags = re.findall(r'</?details\b', prose(c['source']))
+        depths = list(accumulate(1 if tag == '<details' else -1 for tag in tags))
+        if depths and min(depths) < 0: yield f'cell {i}: a fold is closed that was not opened'
+        elif depths and depths[-1]:
+            yield f'cell {i}: a fold does not end in it; code behind a fold says `#| fold WORDS`'
 
 def unique_ids(nb):
     ids = [c['id'] for c in nb.cells if 'id' in c]

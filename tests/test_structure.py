@@ -57,8 +57,9 @@ GOOD = Notebook('1_part/02_good.ipynb', [
     py('#| cuda\nx'),
     py('%%bash\nls -l'),
     md(SMALLER),
-    md('<details><summary>Answer</summary>\n\nYes: a page opens a fold by `<details>`.'),
-    md('</details>'),
+    md('<details><summary>Answer</summary>\n\nYes: a page opens a fold by `<details>`.\n\n'
+       '</details>'),
+    py('#| fold Answer\nf(3)', says('6')),
     py('for i in range(2): print(i)', says('0\n1\n')),
     py('with redirect_stdout(file): print(1)'),
     py('plot_ring(f);'),

@@ -32,12 +32,18 @@ def same_answer(
     a, r = as_numbers(answer), as_numbers(right)
     if r is None and isinstance(right, list):
         return isinstance(answer, list) and same_answers(answer, right)
+    if isinstance(right, str): return isinstance(answer, str) and plainly(answer) == plainly(right)
     if r is None: return type(answer) is type(right) and answer == right
     if a is None or a.shape != r.shape: return False
     if a.is_complex() != r.is_complex():
         a, r = a.to(torch.complex128), r.to(torch.complex128)
     scale = r.abs().max() if r.numel() else 1.
     return bool(((a - r).abs() <= 1e-7 + 1e-5*scale).all())
+
+
+def plainly(text:str)->str:
+    "A text without what is no mistake in it: capitals, spaces, a full stop."
+    return ' '.join(text.casefold().split()).rstrip('.')
 
 
 def same_answers(

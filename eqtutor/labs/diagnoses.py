@@ -37,7 +37,7 @@ def diagnose(
     if e.facts: return without_facts(e, *pairs[0]) or describe_difference(*pairs[0])
     if not cases[0]: return of_a_prediction(*pairs[0])
     if said := of_all_cases(e, cases, answers, right): return said
-    where = in_case(cases, wrong[0])
+    where = in_case(e, cases, wrong[0])
     if said := relation(pairs): return where + said
     if tell_enough(pairs) and (said := as_if(e, seed, answers, wrong[0])): return said
     said = where_it_is_right(pairs) or describe_difference(*pairs[0])
@@ -46,19 +46,37 @@ def diagnose(
 
 def of_a_prediction(answer:Any, right:Any)->str:
     "Where to look again; what is right is not told."
+    if only_unsorted(answer, right): return UNSORTED
     longer = isinstance(answer, list) and isinstance(right, list) and len(answer) != len(right)
     said = list_relation(answer, right) if longer else ''
     return said or describe_difference(answer, right, tells=False)
 
 
-def in_case(cases:list[tuple], i:int)->str:
+UNSORTED = 'The values are right, and they are not sorted: `sorted(…)`, from the smallest on.'
+
+
+def only_unsorted(answer:Any, right:Any)->bool:
+    "Are the lists inside an answer right but for their order, where sorted ones are asked?"
+    def is_plain(value:Any)->bool:
+        return isinstance(value, list) and all(isinstance(v, int | float) for v in value)
+    def in_order(value:Any)->Any:
+        if isinstance(value, dict): return {k: in_order(v) for k, v in value.items()}
+        if is_plain(value): return sorted(value)
+        return [in_order(v) for v in value] if isinstance(value, list) else value
+    nested = isinstance(right, dict | list) and not is_plain(right)
+    return nested and in_order(right) == right and same_answer(in_order(answer), right)
+
+
+def in_case(e:'Exercise', cases:list[tuple], i:int)->str:
     "The case's number and arguments, before what is said of it."
-    return f'Case {i + 1} of {len(cases)}, {listed_case(cases[i])}: '
+    return f'Case {i + 1} of {len(cases)}, {listed_case(e, cases[i])}: '
 
 
-def listed_case(case:tuple)->str:
-    "The arguments of a case in words."
-    return ', '.join(map(in_words, case))
+def listed_case(e:'Exercise', case:tuple)->str:
+    "The arguments of a case in words, with their names where the function has them."
+    names = argument_names(e)
+    return ', '.join(f'{names[i]} = {in_words(value)}' if i in names else in_words(value)
+                     for i, value in enumerate(case))
 
 
 def argument_names(e:'Exercise')->dict[int, str]:

@@ -1,11 +1,13 @@
 """Exercises: what is asked, how answers are compared, and the card that says what to look at."""
 # Plain module: edited by hand, no notebook exports it.
+import builtins
 import importlib
 import importlib.util
 import json
 import os
 import pkgutil
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,7 +159,7 @@ def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|N
         return e.fails('unsolved', f'`{e.name}` is still to be written.')
     if any('nothing' in a for a in answers): return e.fails('wrong', NOTHING.format(e.name))
     for case, a in zip(cases, answers):
-        where = f' for {listed_case(case)}' if case else ''
+        where = f' for {listed_case(e, case)}' if case else ''
         if 'error' not in a: continue
         said = str(a['error'])[:500]
         return e.fails('error', f'`{e.name}` raises {said}{where}.{advice(e, said)}')
@@ -189,7 +191,7 @@ class Card:
 
     def __repr__(self)->str:
         hint = f'\nHint 1: {self.hint}' if self.hint else ''
-        return f'{self.verdict}{hint}'
+        return without_formulas(f'{self.verdict}{hint}')
 
     def _repr_markdown_(self)->str:
         v = self.verdict
@@ -212,6 +214,27 @@ def escape_markdown(text:str)->str:
     return ''.join(parts)
 
 
+LETTERS = {'cdot': '·', 'bmod': ' mod ', 'to': '→', 'pi': 'π', 'Omega': 'Ω', 'psi': 'ψ', 'beta': 'β',
+           'alpha': 'α', 'rho': 'ρ', 'Delta': 'Δ', 'le': '≤', 'ge': '≥', 'ne': '≠', 'in': '∈',
+           'sum': 'Σ', 'circ': '∘', 'mathcal L': '𝓛', 'tilde g': 'g̃', 'tilde h': 'h̃', 'hat h': 'ĥ'}
+RAISED = str.maketrans('0123456789+-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻')
+
+
+def without_formulas(
+    text:str, # markdown
+)->str:
+    "A text for where formulas are not set: `$g^{-1}\\bmod3$` as `g⁻¹ mod 3`."
+    def plain(formula:re.Match)->str:
+        said = formula[1]
+        for command in sorted(LETTERS, key=len, reverse=True):
+            end = '' if ' ' in command else '(?![a-zA-Z])'
+            said = re.sub(rf'\\{command}{end} ?', LETTERS[command], said)
+        said = re.sub(r'\\text\{([^}]*)\}|\\[,;! ]', r'\1', said)
+        said = re.sub(r'\^(?:\{([+-]?\d+)\}|(\d))', lambda m: (m[1] or m[2]).translate(RAISED), said)
+        return re.sub(r'([_^])\{(.)\}', r'\1\2', said).replace('{', '(').replace('}', ')')
+    return re.sub(r'\$([^$\n]+)\$', plain, text)
+
+
 # set where a failed check has to be an error: by whoever wants it, by nbdev, pytest and nbgrader
 STRICT_WHERE = 'EQTUTOR_STRICT', 'IN_TEST', 'PYTEST_CURRENT_TEST', 'NBGRADER_EXECUTION'
 
@@ -231,10 +254,17 @@ def check(
         raise ValueError(f'no exercise {id!r} with a check. There are {", ".join(checked)}.')
     verdict = try_answer(e, answer, seed)
     if strict is None: strict = any(map(os.environ.get, STRICT_WHERE))
-    if strict and verdict.state != 'passed': raise NotYet(repr(verdict))
+    if strict and verdict.state != 'passed': raise NotYet(without_formulas(repr(verdict)))
     known = verdict.message in [mistake.says for mistake in e.mistakes]
     puzzling = not known and verdict.state not in ('passed', 'unsolved')
-    return Card(verdict, known, first_hint(id) if puzzling else '')
+    card = Card(verdict, known, first_hint(id) if puzzling else '')
+    if is_a_script(): print(card)   # nobody else would show it
+    return card
+
+
+def is_a_script()->bool:
+    "Does Python run a file, in which what a call returns is not shown?"
+    return not hasattr(sys, 'ps1') and not hasattr(builtins, '__IPYTHON__')
 
 
 def try_answer(e:Exercise, answer:Any, seed:int)->Verdict:

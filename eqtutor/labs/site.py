@@ -91,6 +91,59 @@ class FoldCode:
             cell.source = f'#| code-fold: true\n#| code-summary: "{quoted}"\n{rest}'
 
 
+FOLD = re.compile(r'<details><summary>(.*?)</summary>\s*|</details>', re.S)
+
+
+def folded_as(
+    cell:Any,
+)->str:
+    "The words under which a whole cell is folded, after `#| fold`; '' if it is not."
+    return ' '.join((getattr(cell, 'directives_', None) or {}).get('fold', []))
+
+
+def first_and_last_fold(
+    cell:Any,
+)->tuple[str, str]:
+    "The words of the folds with which a cell begins and ends; '' where it does so in the open."
+    if words := folded_as(cell): return words, words
+    if cell.cell_type != 'markdown': return '', ''
+    first = FOLD.match(cell.source)
+    depth, last = 0, ''
+    for tag in FOLD.finditer(cell.source):
+        if tag[1] is not None and not depth: last = tag[1]
+        depth += 1 if tag[1] is not None else -1
+    ends = cell.source.rstrip().endswith('</details>')
+    return (first and first[1]) or '', last if ends else ''
+
+
+class FoldCells:
+    """Folds whole cells, code and what it puts out, that say `#| fold WORDS`. In a notebook a fold
+    ends with its cell; on a page neighbours with the same words become one fold."""
+    def __init__(self, nb): self.nb = nb
+
+    def begin(self)->None:
+        from execnb.nbio import mk_cell
+        def text(source:str)->Any: return mk_cell(source, 'markdown')
+        cells = self.nb.cells
+        for before, cell, after in zip(cells, cells[1:], cells[2:]):
+            # nbdev shows signatures beside what is exported: they are folded with it
+            words = folded_as(after) or folded_as(before)
+            if words and re.search(r'^show_doc', ''.join(cell.source), re.M):
+                cell.directives_ = {'fold': [words]}
+        ends = [first_and_last_fold(cell) for cell in cells]
+        seams = [bool(a[1]) and a[1] == b[0] for a, b in zip(ends, ends[1:])]
+        self.nb.cells = []
+        for cell, before, after in zip(cells, [False, *seams], [*seams, False]):
+            words = folded_as(cell)
+            if words and not before:
+                self.nb.cells.append(text(f'<details><summary>{words}</summary>'))
+            if before and not words: cell.source = FOLD.sub('', cell.source, count=1)
+            if after and not words:
+                cell.source = cell.source.rstrip().removesuffix('</details>').rstrip()
+            self.nb.cells.append(cell)
+            if words and not after: self.nb.cells.append(text('</details>'))
+
+
 # --- links
 
 class LocalLinks:

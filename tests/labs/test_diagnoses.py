@@ -1,5 +1,8 @@
 "What the check says of answers that are no known mistake: natural ones, and that none misfires."
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,7 +11,9 @@ import torch.nn.functional as F
 
 from eqtutor.actions import act
 from eqtutor.groups import Group
-from eqtutor.labs import all_exercises, check, get_exercise, judge
+from eqtutor.labs import all_exercises, check, first_hint, get_exercise, judge
+from eqtutor.labs.diagnoses import listed_case, only_unsorted
+from eqtutor.labs.exercise import STRICT_WHERE, without_formulas
 
 CODE = [e for e in all_exercises().values() if e.kind == 'code']
 
@@ -205,3 +210,48 @@ def test_a_prediction_is_not_told():
         for m in e.mistakes:
             message = judge(replace(e, mistakes=[]), e.answers_of(m.answer)).message
             assert 'right is' not in message and 'ours' not in message
+
+
+def swapped(value):
+    "The value with each sorted list in reverse order."
+    if isinstance(value, dict): return {k: swapped(v) for k, v in value.items()}
+    if value and isinstance(value[0], list): return [swapped(v) for v in value]
+    return value[::-1]
+
+def test_right_values_that_are_not_sorted_are_told_so():
+    assert 'not sorted' in said('6.1', lambda: swapped(right('6.1')))
+    assert only_unsorted([[2, 1], True], [[1, 2], True]) and not only_unsorted([3, 1], [1, 3])
+
+def test_capitals_and_spaces_are_no_mistake():
+    worded = [e for e in all_exercises().values() if isinstance(e.right, str)]
+    assert worded
+    for e in worded:
+        assert judge(e, e.answers_of(e.right.capitalize() + ' ')).state == 'passed', e.id
+        assert judge(e, e.answers_of(e.right + ' not')).state == 'wrong', e.id
+
+def test_the_arguments_of_a_case_have_their_names():
+    "Wherever the function has them."
+    def often(n, group): return n*n//len(group) + 1
+    assert re.match(r'Case \d+ of 30, n = \d+, group = C2: ', said('2.2', often))
+    assert listed_case(get_exercise('2.2'), (1, Group('C1', torch.eye(2)[None]))) == 'n = 1, group = C1'
+
+SPOKEN = [(e.id, text) for e in all_exercises().values()
+          for text in [first_hint(e.id), *(m.says for m in e.mistakes)]]
+
+def test_no_formula_is_left_raw_in_plain_text():
+    raw = [(id, plain) for id, text in SPOKEN
+           if set(plain := without_formulas(text)) & {'$', '\\'}]
+    assert raw == [] and any('$' in text for _, text in SPOKEN)
+
+def test_a_formula_in_plain_text():
+    assert without_formulas(r'As $(n-4)\bmod3$, $k\tilde hh^{-1}$, $2\cdot\text{padding}$.') == (
+        'As (n-4) mod 3, kh̃h⁻¹, 2·padding.')
+
+SCRIPT = 'from eqtutor.labs import check\ncheck("1.2", lambda group: [0, 1, 99])\n'
+
+def test_a_script_prints_what_check_says(tmp_path):
+    (tmp_path/'mine.py').write_text(SCRIPT)
+    env = {k: v for k, v in os.environ.items() if k not in STRICT_WHERE}
+    done = subprocess.run([sys.executable, tmp_path/'mine.py'], env=env, cwd=tmp_path, text=True,
+                          capture_output=True)
+    assert done.returncode == 0 and done.stdout.startswith('1.2 '), done.stderr

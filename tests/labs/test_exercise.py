@@ -21,6 +21,7 @@ from eqtutor.labs import (Exercise, Mistake, NotYet, all_exercises, chapter_exer
                           check, course_chapters, decode, encode, exercise_order, first_hint,
                           get_exercise, judge)
 from eqtutor.labs.comparing import same_answer
+from eqtutor.labs.diagnoses import UNSORTED
 from eqtutor.labs.relations import find_permutation
 
 FOLDER = Path(labs.__file__).parent
@@ -254,7 +255,8 @@ WORDS, NAMED = ['a', 'b', 'c'], {'x': True, 'y': [1, 2]}
     (WORDS, None, '`guess` returns nothing (`None`). Does it end in `return …`? What is printed is '
      'no answer.'),
     (NAMED, {'x': False, 'y': [1, 2]}, "Look again at 'x'. The rest is right."),
-    (NAMED, {'x': True, 'y': [2, 1]}, "Look again at 'y'. The rest is right."),
+    (NAMED, {'x': True, 'y': [3, 1]}, "Look again at 'y'. The rest is right."),
+    (NAMED, {'x': True, 'y': [2, 1]}, UNSORTED),
     (NAMED, {'x': True}, "Your keys are ['x'], expected are ['x', 'y']."),
     (NAMED, [True], 'Expected a dict, got [True].')])
 def test_a_prediction_hears_which_entries_are_wrong_and_not_what_is_right(right, answer, says):

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from eqtutor.labs.site import (COLUMNS, SHOWN, FoldCode, NumberTitle, clean_signature, light,
-                               link_papers, local_links, share_pictures, why_folded)
+from eqtutor.labs.site import (COLUMNS, SHOWN, FoldCells, FoldCode, NumberTitle, clean_signature,
+                               light, link_papers, local_links, share_pictures, why_folded)
 
 SITE = 'https://x.org/course/'
 
@@ -30,6 +30,39 @@ def test_title_has_the_number_of_its_chapter():
     page = notebook('nbs/index.ipynb', ('raw', '---\ntitle: A title\n---'))
     NumberTitle(page).begin()
     assert page.cells[0].source == '---\ntitle: A title\n---'
+
+
+def answer(text): return f'<details><summary>Answer</summary>\n\n{text}\n\n</details>'
+
+def folded(source, words='Answer'):
+    c = cell('code', source)
+    c.directives_ = {'fold': words.split()}
+    return c
+
+def page_of(*cells):
+    "The markdown of a page, and <code> for each cell of code, once its cells are folded."
+    nb = SimpleNamespace(path_='nbs/1_foundations/02_x.ipynb', cells=[*cells])
+    FoldCells(nb).begin()
+    parts = (c.source if c.cell_type == 'markdown' else f'<{c.source}>' for c in nb.cells)
+    return ' '.join(' '.join(parts).split())
+
+def test_cell_is_folded_with_what_it_puts_out():
+    assert page_of(cell('markdown', 'Which?'), folded('f(1)')) == (
+        'Which? <details><summary>Answer</summary> <f(1)> </details>')
+
+def test_folds_with_the_same_words_become_one_on_the_page():
+    cells = (cell('markdown', 'Which? ' + answer('One.')), folded('f(1)'), folded('f(2)'),
+             cell('markdown', answer('Two.') + '\n\nWe go on.'))
+    assert page_of(*cells) == ('Which? <details><summary>Answer</summary> One. <f(1)> <f(2)> Two. '
+                               '</details> We go on.')
+
+def test_folds_with_other_words_or_with_text_between_stay_apart():
+    cells = cell('markdown', answer('One.')), folded('f(1)', 'Check'), cell('markdown', 'Then')
+    assert page_of(*cells, cell('markdown', answer('Two.'))).count('<details>') == 3
+
+def test_signature_is_folded_with_what_it_is_of():
+    shown = cell('code', '#| echo: false\nshow_doc(f)')
+    assert page_of(cell('markdown', 'Text'), shown, folded('def f()')).startswith('Text <details>')
 
 
 def test_what_is_folded():
