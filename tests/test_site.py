@@ -213,7 +213,7 @@ def test_binder_installs_the_repository():
     assert {p.name for p in binder.iterdir()} == {'requirements.txt', 'runtime.txt', 'postBuild'}
     assert os.access(binder/'postBuild', os.X_OK), 'repo2docker runs it'
     lines = (binder/'requirements.txt').read_text().splitlines()
-    assert [s for s in lines if s and not s.startswith('#')][-1] == '-e .[dev]'
+    assert [s for s in lines if s and not s.startswith('#')][-1] == '-e .[lab]'
     version = (binder/'runtime.txt').read_text().strip().removeprefix('python-')
     strategy = yaml_of('.github/workflows/test.yml')['jobs']['test']['strategy']
     assert version in strategy['matrix']['python']
@@ -281,11 +281,11 @@ def test_colab_s_branch_is_written_by_the_command_that_copies_the_course():
     job = yaml_of('.github/workflows/docs.yml')['jobs']['student']
     assert job['permissions'] == {'contents': 'write'}
     commands = '\n'.join(s.get('run', '') for s in job['steps'])
-    assert 'eqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
+    assert 'pip install -e .\neqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
     assert re.search(r'init .*--initial-branch student', commands)
     assert re.search(r'push --force .* student$', commands, re.M)
     last = (ROOT/'binder'/'postBuild').read_text(encoding='utf-8').splitlines()[-1]
-    assert last == 'eqtutor lab course --no-open --colab'
+    assert last == 'eqtutor lab course --no-open --all'
 
 
 def test_page_has_the_name_of_its_notebook():
