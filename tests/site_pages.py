@@ -228,7 +228,8 @@ class Reader(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.lists, self.words, self.open, self.unread = [], [], [], 0
+        self.lists, self.words = [], []
+        self.open, self.unread = [], 0
         self.feed(html)
 
     def handle_starttag(self, tag, attributes):

@@ -35,9 +35,9 @@ def installed_requirement(
     written = found.read_text('direct_url.json')   # PEP 610: missing for what an index gave
     if written is None: return f'eqtutor=={found.version}'
     told = json.loads(written)
-    if told.get('vcs_info', {}).get('vcs') != 'git':
-        raise ValueError(f'eqtutor was installed from {told["url"]}, which names no commit. '
-                         f'{REMEDY}')
+    if told.get('vcs_info', {}).get('vcs') != 'git' or not told['url'].startswith('https:'):
+        raise ValueError(f'eqtutor was installed from {told["url"]}, which is no commit that '
+                         f'others can install. {REMEDY}')
     return f'eqtutor @ git+{told["url"]}@{told["vcs_info"]["commit_id"]}'
 
 

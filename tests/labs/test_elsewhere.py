@@ -213,9 +213,11 @@ def test_installed_package_names_its_release_or_its_commit(tmp_path, written, ri
 
 
 @pytest.mark.parametrize('written', [{'url': 'file:///eqtutor.whl', 'archive_info': {}},
-                                     {'url': 'file:///eqtutor', 'dir_info': {}}])
-def test_package_from_a_file_is_refused(tmp_path, written):
-    with pytest.raises(ValueError, match='names no commit.*clone'):
+                                     {'url': 'file:///eqtutor', 'dir_info': {}},
+                                     {'url': 'file:///eqtutor',
+                                      'vcs_info': {'vcs': 'git', 'commit_id': 'f00'}}])
+def test_package_that_others_cannot_install_is_refused(tmp_path, written):
+    with pytest.raises(ValueError, match='no commit that others.*clone'):
         installed_requirement(site(tmp_path, written))
     with pytest.raises(ValueError, match='does not say'): installed_requirement(tmp_path/'none')
 
