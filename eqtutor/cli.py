@@ -487,7 +487,9 @@ def lab(
         False, '--solutions', help='For teachers: the notebooks with solutions.'),
     colab:bool=typer.Option(
         False, '--colab',
-        help='To publish: all chapters, and each installs the package on Colab.'),
+        help='To publish: all chapters, and each installs this commit on Colab.'),
+    complete:bool=typer.Option(
+        False, '--all', help='All chapters, those for teachers too.'),
     open_:bool=typer.Option(True, '--open/--no-open', help='Open JupyterLab there.'),
 )->None:
     "Copy the course out of the installed package, and open JupyterLab there."
@@ -496,7 +498,7 @@ def lab(
     with explained():
         if not words[0].strip(): raise ValueError('The name of the folder is empty.')
         place = writable_folder(Path(words[0]).expanduser(), 'another folder')
-        done = copy_course(place, solutions, colab=colab)
+        done = copy_course(place, solutions, colab=colab, complete=complete)
         lines = [f'{len(done["written"])} files in {place}']
         lines += [f'kept, for it was changed: {path}' for path in done['kept']]
         typer.echo('\n'.join(lines))

@@ -12,7 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib
@@ -101,10 +103,15 @@ def write_page(site, name, nb, files, processed):
     page.write_text(html, encoding='utf-8')
 
 
-def pandoc(markdown):
+def reader():
+    "What Quarto is told to read: Pandoc's Markdown, with or without some of its extensions."
+    return yaml.safe_load((ROOT/'_quarto.yml').read_text(encoding='utf-8')).get('from', 'markdown')
+
+
+def pandoc(markdown, read=None):
     import pypandoc
     options = ['--mathml', '--wrap=none', '--fail-if-warnings']
-    return pypandoc.convert_text(markdown, 'html', 'markdown', extra_args=options)
+    return pypandoc.convert_text(markdown, 'html', read or reader(), extra_args=options)
 
 
 def raw(html): return f'`````{{=html}}\n{html}\n`````'
@@ -201,3 +208,67 @@ def whole(head, body, name, files, processed):
 <header id="title-block-header"><h1 class="title">{title}</h1>
 <div class="description">{subject}</div></header>
 {body}</main></div>{after}</body></html>'''
+
+
+# --- what a renderer makes of the text
+
+@dataclass
+class Item:
+    "An `<ol>` or `<ul>` of a page."
+    kind: str
+    start: str = '1'
+    style: str = '1'
+    items: int = 0
+    text: str = ''
+
+
+class Reader(HTMLParser):
+    "The lists of a page, those of Quarto's frame left out, and its words without code blocks."
+    UNREAD = {'pre', 'script', 'style', 'math', 'nav'}
+
+    def __init__(self, html):
+        super().__init__()
+        self.lists, self.words = [], []
+        self.open, self.unread = [], 0
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.unread += tag in self.UNREAD
+        if self.unread: return
+        if tag in ('ol', 'ul'):
+            said = dict(attributes)
+            self.open.append(Item(tag, said.get('start', '1'), said.get('type', '1')))
+            self.lists.append(self.open[-1])
+        if tag == 'li' and self.open: self.open[-1].items += 1
+
+    def handle_endtag(self, tag):
+        self.unread -= tag in self.UNREAD
+        if tag in ('ol', 'ul') and self.open and not self.unread: self.open.pop()
+
+    def handle_data(self, text):
+        if self.unread: return
+        self.words.append(text)
+        for item in self.open: item.text += text
+
+
+def list_faults(html):
+    "Numbered lists that no author meant: of one item, past 1 at the start, or with letters."
+    notes = r'<section id="footnotes".*?</section>'
+    for found in Reader(re.sub(notes, '', html, flags=re.S)).lists:
+        if found.kind == 'ol' and (found.items < 2 or (found.start, found.style) != ('1', '1')):
+            yield (f'a list of {found.items}, of style {found.style}, that begins at '
+                   f'{found.start}: {found.text.strip()[:60]}')
+
+
+def shapes(cells, read):
+    "Of each list in cells of Markdown: its kind, its start, how many items, how it begins."
+    import pypandoc
+    options = ['--mathml', '--wrap=none', '--quiet']   # labels of several pages are alike
+    book = '\n\n<!-- -->\n\n'.join(cells)
+    found = Reader(pypandoc.convert_text(book, 'html', read, extra_args=options)).lists
+    return [(a.kind, a.start, a.items, a.text.strip()[:60]) for a in found]
+
+
+def pipe_faults(html):
+    r"Words and code within a line that show `\|`: Pandoc keeps the backslash inside code."
+    return re.findall(r'.{0,40}\\\|.{0,40}', ''.join(Reader(html).words))

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 from configparser import ConfigParser
 from fnmatch import fnmatch
+from itertools import zip_longest
 
 import pytest
 import yaml
 from pages import NBS, ROOT, chapters, page_of, read_all
-from site_pages import options_of
+from site_pages import list_faults, options_of, pandoc, pipe_faults, reader, shapes
 
 BOOK = read_all()
 FILES = {p.relative_to(NBS).as_posix() for p in NBS.rglob('*') if p.is_file()}
@@ -45,7 +46,8 @@ WANTED = {'format.html.html-math-method': 'mathml', 'format.html.toc': True,
           'format.html.respect-user-color-scheme': True, 'format.html.lightbox': True,
           'format.html.tbl-colwidths': False, 'format.html.code-copy': True,
           'website.open-graph': True, 'website.twitter-card': True,
-          'website.page-navigation': True, 'website.search': True, 'execute.enabled': False}
+          'website.page-navigation': True, 'website.search': True, 'execute.enabled': False,
+          'from': 'markdown-fancy_lists'}
 NO_WEB_FONT = {'default', 'slate', 'none'}   # other themes of Quarto load a font from another host
 
 def option_faults(site, repository):
@@ -133,7 +135,7 @@ BROKEN = {
     'inner.bibliography': '', 'inner.format.html.include-after-body': 'none.html',
     'inner.project.resources': ['images/*'], 'website.favicon': 'none.svg', 'website.image': '',
     'format.html.respect-user-color-scheme': False, 'format.html.lightbox': False,
-    'website.open-graph': False}
+    'website.open-graph': False, 'from': 'markdown'}
 THEMES = [dict(light='default'), dict(light='default', dark='default'),
           dict(light='default', dark='darkly')]
 
@@ -211,10 +213,58 @@ def test_binder_installs_the_repository():
     assert {p.name for p in binder.iterdir()} == {'requirements.txt', 'runtime.txt', 'postBuild'}
     assert os.access(binder/'postBuild', os.X_OK), 'repo2docker runs it'
     lines = (binder/'requirements.txt').read_text().splitlines()
-    assert [s for s in lines if s and not s.startswith('#')][-1] == '-e .[dev]'
+    assert [s for s in lines if s and not s.startswith('#')][-1] == '-e .[lab]'
     version = (binder/'runtime.txt').read_text().strip().removeprefix('python-')
     strategy = yaml_of('.github/workflows/test.yml')['jobs']['test']['strategy']
     assert version in strategy['matrix']['python']
+
+
+# --- what the page and JupyterLab make of the text
+
+def needs_pandoc(): pytest.importorskip('pypandoc', reason='pypandoc_binary is not installed')
+
+LAB = 'gfm'   # what JupyterLab reads, as Pandoc knows it
+
+@pytest.mark.parametrize('text', ['(15) makes a layer.', '(a) One.\n\n(b) Two.', 'iv. Four.',
+                                  'A.  Weil', 'i) One.', 'x.\n\n- (15) fails', '(@) One.'])
+def test_sentence_that_begins_with_a_number_or_a_letter_is_no_list(text):
+    needs_pandoc()
+    assert [*list_faults(pandoc(text))] == [*list_faults(pandoc(text, LAB))] == []
+    assert [*list_faults(pandoc(text, 'markdown'))], 'without -fancy_lists it is one'
+
+@pytest.mark.parametrize('text', ['15. makes a layer.', '1. One.', '3. a\n4. b', '#. One.',
+                                  '- 7. One.', '<ol type="a"><li>a</li><li>b</li></ol>'])
+def test_list_that_nobody_meant_is_found(text):
+    needs_pandoc()
+    assert len([*list_faults(pandoc(text))]) == 1
+
+def test_list_that_was_meant_and_those_of_quarto_are_none():
+    needs_pandoc()
+    frame = '<nav><ol class="breadcrumb"><li>x</li></ol></nav>'
+    for text in '1. a\n2. b', '- a', '1. a\n\n   - c\n2. b', 'x[^1]\n\n[^1]: a note':
+        assert [*list_faults(frame + pandoc(text))] == []
+
+def test_jupyterlab_shows_the_lists_of_the_page():
+    needs_pandoc()
+    book = [cell for nb in BOOK.values() for cell in nb.markdown()]
+    assert unlike(book) is None
+    assert len(shapes(book, reader())) > 100
+    for bad in 'x\n- y', '12) x', '#. x\n#. y', '<details>\n- x\n</details>': assert unlike([bad])
+
+def unlike(cells):
+    "The first list that the page and JupyterLab do not see alike; None if there is none."
+    pairs = zip_longest(shapes(cells, reader()), shapes(cells, LAB), fillvalue=())
+    return next(((page, lab) for page, lab in pairs if page[:3] != lab[:3]), None)
+
+def test_backslash_before_a_line_in_a_table_is_found():
+    needs_pandoc()
+    def table(code): return f'| x |\n|---|\n| {code} |'
+    assert pipe_faults(pandoc(table(r'`#\| check 5.4`'))) == [r'#\| check 5.4']
+    for read in reader(), LAB:
+        right = pandoc(table('<code>#&#124; check 5.4</code>'), read)
+        assert re.search(r'<td\b[^>]*><code>#\| check 5.4</code></td>', right)
+        assert pipe_faults(right + '<pre>a\\|b</pre>') == []
+        assert pipe_faults(pandoc(r'`a\|b`', read))
 
 
 # --- who builds the site
@@ -231,11 +281,11 @@ def test_colab_s_branch_is_written_by_the_command_that_copies_the_course():
     job = yaml_of('.github/workflows/docs.yml')['jobs']['student']
     assert job['permissions'] == {'contents': 'write'}
     commands = '\n'.join(s.get('run', '') for s in job['steps'])
-    assert 'eqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
+    assert 'pip install -e .\neqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
     assert re.search(r'init .*--initial-branch student', commands)
     assert re.search(r'push --force .* student$', commands, re.M)
     last = (ROOT/'binder'/'postBuild').read_text(encoding='utf-8').splitlines()[-1]
-    assert last == 'eqtutor lab course --no-open --colab'
+    assert last == 'eqtutor lab course --no-open --all'
 
 
 def test_page_has_the_name_of_its_notebook():

@@ -14,6 +14,7 @@ from ..files import checksum, write_atomic, write_json
 from .course import course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 from .handins import file_name, seed_of
+from .origin import own_requirement
 
 EMPTY_PROOF = '*Your proof:*'
 # a flag of a cell -> why it is a listing in the student's copy
@@ -202,28 +203,33 @@ def seeded(
 
 # --- the course
 
-def course_files(solutions:bool, chapters:tuple[str, ...], colab:bool)->dict[Path, bytes]:
+def course_files(
+    solutions:bool,
+    chapters:tuple[str, ...],
+    colab:bool,
+    complete:bool,
+)->dict[Path, bytes]:
     "The course's files by their place: notebooks, the pictures they show, the results they read."
+    install = [install_cell(own_requirement())] if colab else []
     root = course_folder().parent
     around = [p for pattern in ('nbs/images/*', 'results/**/*.json', 'results/weights/*')
               for p in root.glob(pattern)]
     files = {p.relative_to(root): p.read_bytes() for p in sorted(around) if p.is_file()}
     for name, p in course_chapters(chapters).items():
-        if name in TEACHERS and not (solutions or colab): continue
+        if name in TEACHERS and not (solutions or colab or complete): continue
         nb = json.loads(p.read_text(encoding='utf-8'))
-        own = nb if solutions else reading_copy(nb, name, colab)
+        own = nb if solutions else reading_copy(nb, name)
+        if not solutions: own['cells'][1:1] = install
         files[p.relative_to(root)] = notebook_bytes(own)
     return files
 
 
 def reading_copy(
-    nb:dict,           # the author's notebook, as JSON
-    chapter:str,       # its name
-    colab:bool=False,  # keep the cell that installs the package on Colab
+    nb:dict,      # the author's notebook, as JSON
+    chapter:str,  # its name
 )->dict:
     "The student's notebook, without what only a site or nbgrader understands."
     copied = student_copy(nb, chapter)
-    if colab: copied['cells'][1:1] = install_cells(nb)
     text = '\n'.join(''.join(c['source']) for c in copied['cells'] if c['cell_type'] == 'markdown')
     titles = re.findall(r'^#+ (.*?)[ ]*\{#([\w-]+)[^}\n]*\}', text, re.M)
     places = {anchor: re.sub(r'\s+', '-', title.strip()) for title, anchor in titles}
@@ -235,14 +241,13 @@ def reading_copy(
     return copied
 
 
-def install_cells(nb:dict)->list[dict]:
-    "The author's cell that installs the package on Colab, as a student's; none if there is none."
-    sources = (''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code')
-    lines = (re.search(r'^! .*pip install.*$', source, re.M) for source in sources)
-    line = next(filter(None, lines), None)
-    if line is None: return []
-    return [{'cell_type': 'code', 'id': 'install', 'metadata': {}, 'outputs': [],
-             'execution_count': None, 'source': [line[0]]}]
+def install_cell(
+    requirement:str, # what pip is to install
+)->dict:
+    "The cell that installs the package on Colab, and only there."
+    line = f"! [ -e /content ] && pip install -Uqq '{requirement}' fastcore  # on Google Colab"
+    return {'cell_type': 'code', 'id': 'install', 'metadata': {}, 'outputs': [],
+            'execution_count': None, 'source': [line]}
 
 
 def without_anchors(text:str, places:dict[str, str])->str:
@@ -261,7 +266,8 @@ def copy_course(
     out:str|Path,
     solutions:bool=False,     # for teachers: the author's notebooks as they are
     chapters:Iterable[str]=(),
-    colab:bool=False,         # all chapters, and each installs the package on Colab
+    colab:bool=False,         # all chapters, and each installs this commit of the package on Colab
+    complete:bool=False,      # all chapters, those for teachers too
 )->dict[str, list[Path]]:
     """Copy the course, notebooks to `out/nbs` and results to `out/results`.
 
@@ -271,7 +277,7 @@ def copy_course(
     out.mkdir(parents=True, exist_ok=True)
     record = out/'.eqtutor-course.json'
     sums = stored_sums(record)
-    for name, content in course_files(solutions, tuple(chapters), colab).items():
+    for name, content in course_files(solutions, tuple(chapters), colab, complete).items():
         target, new = out/name, checksum(content)
         now = checksum(target) if target.is_file() else None
         if now not in (None, new, sums.get(name.as_posix())):

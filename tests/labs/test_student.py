@@ -332,14 +332,3 @@ def test_the_copied_course_finds_its_results(tmp_path, monkeypatch):
     assert stored_runs('beyond-training') and stored_runs('beyond-accuracy')
     assert results_folder().samefile(tmp_path/'results')
     assert (tmp_path/'results'/'weights'/'SHA256SUMS').is_file()
-
-
-def test_each_page_s_notebook_is_published_and_installs_the_package_on_colab(tmp_path):
-    "The site opens the student's copy in Colab, from a branch that this command fills."
-    copy_course(tmp_path, colab=True)
-    for name, path in course_chapters().items():
-        copied = tmp_path/path.relative_to(course_folder().parent)
-        cells = json.loads(copied.read_text(encoding='utf-8'))['cells']
-        installs = [''.join(c['source']) for c in cells if c['cell_type'] == 'code'
-                    and ''.join(c['source']).startswith('! ')]
-        assert name == 'index' or installs == [''.join(cells[1]['source'])], name

@@ -250,6 +250,14 @@ def test_page_in_pandoc(pages, name):
         assert re.search(r'<th\b[^>]*>\s*\S', table), table[:200]
 
 
+@pytest.mark.parametrize('name', BOOK)
+def test_page_says_what_was_written(pages, name):
+    "No sentence has become a list, and no code has a backslash that belongs to the table."
+    html = pages[name].read_text(encoding='utf-8')
+    assert [*site_pages.list_faults(html)] == []
+    assert site_pages.pipe_faults(html) == []
+
+
 def replaced(nb):
     "Slugs of headings that have an anchor of their own."
     below = [text for _, level, text in headings_of(nb) if level > 1]
