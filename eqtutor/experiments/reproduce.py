@@ -330,10 +330,11 @@ def work_here(
     "Work in this process, or in several that share the cores and the GPUs of this machine."
     if workers == 1: return work(jobs, place, deadline)
     threads = max(1, torch.get_num_threads()//workers)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context('spawn')) as pool:
-        with starting_elsewhere():
-            running = [pool.submit(work_beside_others, i, jobs, place, deadline, threads)
-                       for i in range(workers)]
+    with starting_elsewhere():   # the pool itself starts a process, too
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context('spawn'))
+        running = [pool.submit(work_beside_others, i, jobs, place, deadline, threads)
+                   for i in range(workers)]
+    with pool:
         return [fault for future in running for fault in future.result()]
 
 
