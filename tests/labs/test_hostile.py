@@ -22,6 +22,16 @@ ROOT = Path(__file__).parents[2]
 GROUPS, WORD, MARK = '01_groups', 'quetzalcoatl', 'jabberwock'   # the secrets are jabberwock-file …
 # as pip writes the command
 SCRIPT = 'import sys\nfrom eqtutor.__main__ import main\nsys.exit(main())\n'
+# as `pip install -e` makes the package known: to be found where nothing of its name is in the path
+EDITABLE = f'''
+import sys
+from importlib.machinery import PathFinder
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == 'eqtutor': return PathFinder.find_spec(name, [{str(ROOT)!r}])
+sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Finder)
+'''
 
 
 def source_of(name, key, port):
@@ -130,6 +140,16 @@ def test_no_module_that_is_handed_in_is_imported(students, tmp_path, way):
     start = {'script': [tmp_path/'eqtutor'], 'module': ['-m', 'eqtutor']}[way]
     records = grade_by_command(folder, start=start)
     assert not (tmp_path/'imported').exists(), (tmp_path/'imported').read_text()
+    assert [r['marks'] for r in records] == [3]
+
+
+def test_a_folder_that_is_called_like_the_package_is_not_taken_for_it(students, tmp_path):
+    "Beside the clone of an editable install."
+    right = {'1.2': students.solutions(GROUPS)['1.2']}
+    folder = students.hand_in(tmp_path/'in', GROUPS, {'ann': right})
+    (folder/'eqtutor'/'labs').mkdir(parents=True)
+    (tmp_path/'script').write_text(EDITABLE + SCRIPT)
+    records = grade_by_command(folder, start=[tmp_path/'script'], env={'PYTHONPATH': ''})
     assert [r['marks'] for r in records] == [3]
 
 
