@@ -1,15 +1,20 @@
 """Programs and Python as we start them: nothing of the current folder is run.
 
-Where `eqtutor labs grade .` is typed lies what strangers handed in. `python -m` and `python -c` look
-there first for every module, before the standard library; an empty entry of PYTHONPATH, PATH or
-LD_LIBRARY_PATH means that folder, too. So this module imports only what Python itself has loaded
-already, and who starts a process asks it for the command.
+Where `eqtutor labs grade .` is typed lies what strangers handed in. `python -m` and `python -c`
+look there first for every module, before the standard library; an empty entry of PYTHONPATH, PATH
+or LD_LIBRARY_PATH means that folder, too. So this module imports only what Python itself has loaded
+already, and whoever starts a process asks it for the command.
+
+What Python does before our first line cannot be defended: with an empty entry in PYTHONPATH or
+LD_LIBRARY_PATH its start reads the current folder, and `python -m eqtutor` looks there for a package
+of that name. The command `eqtutor` does not.
 """
 # Plain module: edited by hand, no notebook exports it.
 import os
 import sys
 
-HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))   # the package's folder lies here
+# the package's folder lies here
+HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def outside(
@@ -24,7 +29,7 @@ def outside(
 
 
 def import_path()->list[str]:
-    "`sys.path` without the current folder; with this package, if need be behind the standard library."
+    "`sys.path` without the current folder, and with the place of this package."
     return with_package(outside(sys.path))
 
 
@@ -43,18 +48,19 @@ def leave_current_folder()->None:
 
 
 def python(
-    code:str,                    # what to run
-    *arguments:str,              # `sys.argv[1:]`
-    path:list[str]|None=None,    # `sys.path`; `import_path()` if None
+    code:str,                 # what to run
+    *arguments:str,           # `sys.argv[1:]`
+    path:list[str]|None=None, # `sys.path`; `import_path()` if None
 )->list[str]:
     """A command that runs Python code with the given import path.
 
-    `-I` is what keeps the current folder out in every version (`-P` is of Python 3.11); it leaves out
+    `-I` keeps the current folder out in every version (`-P` came with Python 3.11). It leaves out
     PYTHONPATH and the user's packages, too, which the path brings back.
     """
     path = import_path() if path is None else with_package(path)
     flags = ['-I', '-B'] if sys.dont_write_bytecode else ['-I']
-    return [sys.executable, *flags, '-c', f'import sys; sys.path[:] = {path!r}; {code}', *arguments]
+    start = f'import sys; sys.path[:] = {path!r}; '
+    return [sys.executable, *flags, '-c', start + code, *arguments]
 
 
 def find_program(

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from eqtutor.labs import Limits, grade, sandbox
+from eqtutor.labs.judges import Judges, Settings
 from tests.labs.hostile import HOSTILE, set_traps
 
 pytestmark = pytest.mark.sandbox
@@ -141,6 +142,14 @@ def test_no_module_that_is_handed_in_is_imported(students, tmp_path, way):
     records = grade_by_command(folder, start=start)
     assert not (tmp_path/'imported').exists(), (tmp_path/'imported').read_text()
     assert [r['marks'] for r in records] == [3]
+
+
+def test_the_process_that_judges_is_in_no_folder_of_the_class(tmp_path, monkeypatch):
+    "An empty entry of LD_LIBRARY_PATH would name it."
+    monkeypatch.chdir(tmp_path)
+    with Judges(Settings(Path('out'))) as judges:
+        assert os.readlink(f'/proc/{judges.process.pid}/cwd') == '/'
+    assert Settings.from_json(Settings(Path('out')).to_json()).out == tmp_path/'out'
 
 
 def test_a_folder_that_is_called_like_the_package_is_not_taken_for_it(students, tmp_path):
