@@ -6,8 +6,8 @@ or LD_LIBRARY_PATH means that folder, too. So this module imports only what Pyth
 already, and whoever starts a process asks it for the command.
 
 What Python does before our first line cannot be defended: with an empty entry in PYTHONPATH or
-LD_LIBRARY_PATH its start reads the current folder, and `python -m eqtutor` looks there for a package
-of that name. The command `eqtutor` does not.
+LD_LIBRARY_PATH its start reads the current folder, and `python -m eqtutor` looks there for a
+package of that name. The command `eqtutor` does not.
 """
 # Plain module: edited by hand, no notebook exports it.
 import os
