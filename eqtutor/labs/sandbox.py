@@ -19,9 +19,11 @@ What is confined:
   The same for their number.
 
 What is not: bubblewrap trusts the kernel, and so do we. Without a control group, memory that
-belongs to no process (System V shared memory that nobody has attached) is not counted. The answers
-to one submission's exercises share a sandbox, so a student can disturb his own. Time of the
-processor is shared with the rest of the machine.
+belongs to no process (System V shared memory that nobody has attached) is not counted. Keys that
+you keep in the kernel's keyring (`keyctl`, Kerberos with a cache of that kind) can be read inside.
+`/proc` tells where the libraries and this package lie on your disk. The answers to one submission's
+exercises share a sandbox, so a student can disturb his own. Time of the processor is shared with
+the rest of the machine.
 
 Without bubblewrap nothing is confined; `run` refuses, unless it is told `unsafe`.
 """
