@@ -30,6 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .interpreter import python
 from .macs import (
     FORMULAS, LayerCost, Shape, Twin, convolution_macs, cost_formula, count_macs,
     count_parameters, find_by_type, layer_costs, linear_macs, mac_formula, no_macs)
@@ -129,12 +130,12 @@ def in_fresh_process(
 )->Any:                # what JSON can hold
     "What a function returns in a new process with as many threads."
     job = _packed(function, args, torch.get_num_threads())
-    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-    around = os.environ | {'PYTHONPATH': path}
-    child = [sys.executable, '-c', 'from eqtutor.cost import _child; _child()']
+    # it imports from where this process does, and from nowhere else
+    child = python('from eqtutor.cost import _child; _child()',
+                   path=[os.path.abspath(p) for p in sys.path])
     try:
-        done = subprocess.run(child, input=job, env=around,
-                              capture_output=True, timeout=timeout)
+        done = subprocess.run(child, input=job, capture_output=True,
+                              timeout=timeout)
     except subprocess.TimeoutExpired:
         raise RuntimeError('a measurement in a process of its own took more than '
                            f'{timeout:g} s. Give a larger timeout=, or a smaller '

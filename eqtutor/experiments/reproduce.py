@@ -307,6 +307,20 @@ def work_beside_others(number:int, *args:Any)->list[str]:
     return work(*args)
 
 
+@contextmanager
+def starting_elsewhere()->Iterator[None]:
+    """While `multiprocessing` starts Python, which looks for modules in the current folder first.
+
+    A process that it has started goes to this one's folder before it does anything.
+    """
+    before = os.getcwd()
+    os.chdir('/')
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def work_here(
     jobs:Sequence[Job],
     place:Place,
@@ -316,9 +330,11 @@ def work_here(
     "Work in this process, or in several that share the cores and the GPUs of this machine."
     if workers == 1: return work(jobs, place, deadline)
     threads = max(1, torch.get_num_threads()//workers)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context('spawn')) as pool:
+    with starting_elsewhere():   # the pool itself starts a process, too
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context('spawn'))
         running = [pool.submit(work_beside_others, i, jobs, place, deadline, threads)
                    for i in range(workers)]
+    with pool:
         return [fault for future in running for fault in future.result()]
 
 

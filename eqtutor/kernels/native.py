@@ -9,7 +9,6 @@ import ctypes
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -19,6 +18,8 @@ from functools import cache
 from pathlib import Path
 
 import torch
+
+from ..interpreter import find_program
 
 REALS = {torch.float32: 'float', torch.float64: 'double'}
 OPTIONS = '-O3', '-ffp-contract=fast', '-shared', '-fPIC', '-pthread'
@@ -31,7 +32,7 @@ def find_compiler()->str|None:
     "The machine's C compiler, `CC` if that is set; None if there is none, or none is wanted."
     if os.environ.get('EQTUTOR_NATIVE') == '0' or os.name != 'posix': return None
     names = os.environ.get('CC'), 'cc', 'gcc', 'clang'
-    return next((path for name in names if name and (path := shutil.which(name))), None)
+    return next((path for name in names if name and (path := find_program(name))), None)
 
 
 WANTED = find_compiler() is not None   # as this module is loaded: compiled graphs keep to it
@@ -57,8 +58,9 @@ def build(
     try:
         for tuning in TUNING:
             command = [compiler, *OPTIONS, *tuning, f'-DREAL={real}', str(source), '-o', str(part)]
-            made = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS,
-                                  stdin=subprocess.DEVNULL)
+            # elsewhere: an empty entry of CPATH or LIBRARY_PATH is the current folder
+            made = subprocess.run(command, cwd='/', capture_output=True, text=True,
+                                  timeout=SECONDS, stdin=subprocess.DEVNULL)
             if made.returncode == 0: return os.replace(part, target)
         raise OSError(made.stderr.strip() or f'exit status {made.returncode}')
     finally:
@@ -67,7 +69,8 @@ def build(
 
 def library_folder()->Path:
     "Where libraries are kept: of this user, or, where nothing can be kept, of this process."
-    named = os.environ.get('XDG_CACHE_HOME')
+    named = os.environ.get('XDG_CACHE_HOME', '')
+    if not os.path.isabs(named): named = ''   # as its specification says
     try:
         if not named and not Path.home().is_dir(): return Path(own_folder().name)
         folder = (Path(named) if named else Path.home()/'.cache')/'eqtutor'/'native'

@@ -66,7 +66,8 @@ def limit_self()->None:
         resource.setrlimit(name, (value, resource.getrlimit(name)[1]))
 
 
-if __name__ == '__main__':
+def main()->None:
+    "The life of this process; its arguments are a socket and the settings."
     torch.set_num_threads(1)
     settings = Settings.from_json(sys.argv[2])
     # what every fork would have to find out

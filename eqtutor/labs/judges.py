@@ -13,12 +13,12 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..interpreter import python
 from .handins import HandIn
 from .sandbox import Limits
 
@@ -38,7 +38,7 @@ class Settings:
 
     def to_json(self)->str:
         "The settings as text."
-        return json.dumps(asdict(self) | {'out': str(self.out)})
+        return json.dumps(asdict(self) | {'out': os.path.abspath(self.out)})
 
     @staticmethod
     def from_json(text:str)->'Settings':
@@ -51,19 +51,21 @@ class Judges:
     "Where forks come from; for a `with` block."
     def __init__(self, settings:Settings):
         self.socket, theirs = socket.socketpair()
-        env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p),
-                            'CUDA_VISIBLE_DEVICES': '', 'OMP_NUM_THREADS': '1'}
-        command = [sys.executable, '-m', 'eqtutor.labs._judge', str(theirs.fileno()),
-                   settings.to_json()]
+        env = os.environ | {'CUDA_VISIBLE_DEVICES': '', 'OMP_NUM_THREADS': '1'}
+        command = python('from eqtutor.labs._judge import main; main()', str(theirs.fileno()),
+                         settings.to_json())
         quiet:dict[str, Any] = dict.fromkeys(('stdin', 'stdout', 'stderr'), subprocess.DEVNULL)
-        self.process = subprocess.Popen(command, env=env, pass_fds=[theirs.fileno()], **quiet)
+        self.process = subprocess.Popen(command, cwd='/', env=env, pass_fds=[theirs.fileno()],
+                                        **quiet)
         theirs.close()
 
     def record(self, h:HandIn)->dict:
         "The result of a submission."
         receive, send = os.pipe()
         with tempfile.TemporaryFile() as job, os.fdopen(receive, 'rb') as reply:
-            job.write(json.dumps(asdict(h)).encode())
+            # the judge is in another folder
+            absolute = replace(h, path=os.path.abspath(h.path))
+            job.write(json.dumps(asdict(absolute)).encode())
             job.seek(0)
             try:
                 socket.send_fds(self.socket, [b'.'], [job.fileno(), send])

@@ -10,6 +10,8 @@ What is confined:
 - files: it sees the interpreter, the libraries and this package, read only, without the labs (right
   answers, mistakes, marks) and without the course. `/tmp` is its own, small, and gone at the end;
 - network, processes, shared memory, host name, user: namespaces of its own, no capability;
+- what `/proc` tells: bubblewrap, which is process 1 in there, is started with an environment of our
+  making and no open file but the job, in `/`, so nothing of the grader's can be read off it;
 - time of each answer, and of all; the size of what it writes;
 - memory, of each process by a limit, and of all together: where we may make a control group
   (cgroup) by that, and everywhere by a look at the processes twenty times a second, which ends the
@@ -17,9 +19,11 @@ What is confined:
   The same for their number.
 
 What is not: bubblewrap trusts the kernel, and so do we. Without a control group, memory that
-belongs to no process (System V shared memory that nobody has attached) is not counted. The answers
-to one submission's exercises share a sandbox, so a student can disturb his own. Time of the
-processor is shared with the rest of the machine.
+belongs to no process (System V shared memory that nobody has attached) is not counted. Keys that
+you keep in the kernel's keyring (`keyctl`, Kerberos with a cache of that kind) can be read inside.
+`/proc` tells where the libraries and this package lie on your disk. The answers to one submission's
+exercises share a sandbox, so a student can disturb his own. Time of the processor is shared with
+the rest of the machine.
 
 Without bubblewrap nothing is confined; `run` refuses, unless it is told `unsafe`.
 """
@@ -28,7 +32,6 @@ import functools
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +44,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..interpreter import find_program, import_path
+
 if os.name == 'posix': import resource   # on Windows `check` works, and nothing here
 
 HERE = Path(__file__).resolve().parent
@@ -49,6 +54,10 @@ OF_LABS = '_worker.py', 'prelude.py', 'values.py'   # all that it sees of the la
 SYSTEM = ('/usr/lib', '/usr/lib32', '/usr/lib64', '/usr/local/lib', '/lib', '/lib64', '/nix/store',
           '/etc/ld.so.cache', '/etc/alternatives', '/sys/devices/system/cpu')
 NOBODY = '65534'
+# of every process in a sandbox, bubblewrap included: what is inside reads it at /proc/1/environ
+ENVIRONMENT = {'PATH': '/usr/bin', 'LANG': 'C.UTF-8', 'HOME': '/tmp', 'CUDA_VISIBLE_DEVICES': '',
+               'EQTUTOR_NATIVE': '0',   # no compiler runs in there
+               'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'}
 
 START = 120            # seconds that a loaded machine may need to import torch
 SPARE = 10             # seconds that it may need beyond the answers' own
@@ -115,10 +124,11 @@ def run(
 @functools.cache
 def without_isolation()->str:
     "Why nothing can be shut in here, and what to do about it; '' where it can."
-    if not shutil.which('bwrap'): return INSTALL
+    if not find_program('bwrap'): return INSTALL
     try:
-        done = subprocess.run(confined(['-c', 'print("inside")']), capture_output=True, text=True,
-                              timeout=START, stdin=subprocess.DEVNULL)
+        done = subprocess.run(confined(['-c', 'print("inside")']), cwd='/', env=ENVIRONMENT,
+                              capture_output=True, text=True, timeout=START,
+                              stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:
         return REFUSED.format(error)
     if done.stdout.strip() == 'inside': return ''
@@ -129,7 +139,8 @@ def without_isolation()->str:
 def isolation(unsafe:bool=False)->str:
     "What shuts a submission in, in words, as every result holds it."
     if unsafe: return UNSAFE
-    version = subprocess.run(['bwrap', '--version'], capture_output=True, text=True).stdout.strip()
+    command = [str(find_program('bwrap')), '--version']
+    version = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     with control_group(Limits()) as (_, controlled): return ', '.join([version, *controlled])
 
 
@@ -137,8 +148,8 @@ def isolation(unsafe:bool=False)->str:
 
 def worker_command(unsafe:bool)->list[str]:
     "What runs the process of a submission."
-    if unsafe: return interpreter([str(HERE/'_worker.py'), *import_path(HERE.parents[1])])
-    return confined([str(INSIDE/'labs'/'_worker.py'), *import_path(INSIDE.parent)])
+    if unsafe: return interpreter([str(HERE/'_worker.py'), *module_folders(HERE.parents[1])])
+    return confined([str(INSIDE/'labs'/'_worker.py'), *module_folders(INSIDE.parent)])
 
 
 def interpreter(arguments:list[str])->list[str]:
@@ -146,28 +157,24 @@ def interpreter(arguments:list[str])->list[str]:
     return [os.path.realpath(sys.executable), '-I', '-S', '-B', *arguments]
 
 
-def import_path(package:Path)->list[str]:
+def module_folders(package:Path)->list[str]:
     "Where the process finds modules beside the standard library."
     return [str(package), *map(str, package_folders())]
 
 
 def package_folders()->list[Path]:
     "The folders of installed packages."
-    named = [Path(p) for p in dict.fromkeys(sys.path) if p.endswith('-packages')]
+    named = [Path(p) for p in dict.fromkeys(import_path()) if p.endswith('-packages')]
     return [p for p in named if p.is_dir()]
 
 
 def confined(arguments:list[str])->list[str]:
-    "The command that runs Python with these arguments in a sandbox."
-    variables = {'PATH': '/usr/bin', 'LANG': 'C.UTF-8', 'HOME': '/tmp', 'CUDA_VISIBLE_DEVICES': '',
-                 'EQTUTOR_NATIVE': '0'}   # no compiler runs in there
-    variables |= {f'{library}_NUM_THREADS': '1' for library in ('OMP', 'MKL', 'OPENBLAS')}
-    settings = [word for item in variables.items() for word in ('--setenv', *item)]
-    return ['bwrap', '--unshare-all', '--unshare-user', '--disable-userns', '--die-with-parent',
-            '--new-session', '--clearenv', '--cap-drop', 'ALL', '--uid', NOBODY, '--gid', NOBODY,
-            '--hostname', 'sandbox', '--proc', '/proc', '--dev', '/dev', '--remount-ro', '/dev',
-            '--size', str(2**26), '--tmpfs', '/tmp', *readable(), *settings, '--chdir', '/tmp',
-            '--remount-ro', '/', '--', *interpreter(arguments)]
+    "The command that runs Python with these arguments in a sandbox; to be given `ENVIRONMENT`."
+    return [str(find_program('bwrap')), '--unshare-all', '--unshare-user', '--disable-userns',
+            '--die-with-parent', '--new-session', '--cap-drop', 'ALL', '--uid', NOBODY,
+            '--gid', NOBODY, '--hostname', 'sandbox', '--proc', '/proc', '--dev', '/dev',
+            '--remount-ro', '/dev', '--size', str(2**26), '--tmpfs', '/tmp', *readable(),
+            '--chdir', '/tmp', '--remount-ro', '/', '--', *interpreter(arguments)]
 
 
 @functools.cache
@@ -208,8 +215,8 @@ def talk(
         file.seek(0)
         quiet:dict[str, Any] = {'stdin': file, 'stdout': subprocess.PIPE,
                                 'stderr': subprocess.DEVNULL}
-        process = subprocess.Popen(command, cwd='/', preexec_fn=prepare, start_new_session=True,
-                                   **quiet)
+        process = subprocess.Popen(command, cwd='/', env=ENVIRONMENT, preexec_fn=prepare,
+                                   start_new_session=True, **quiet)
         try:
             return listen(process, limits, tasks)
         finally:

@@ -5,12 +5,12 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..files import checksum, write_atomic, write_json
+from ..interpreter import python
 from .course import course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 from .handins import file_name, seed_of
@@ -308,5 +308,5 @@ def open_lab(
         raise RuntimeError("JupyterLab is not installed: `pip install 'eqtutor[lab]'`. The "
                            f'notebooks lie in {folder}; any other editor opens them, too.')
     first = '/lab/tree/nbs/index.ipynb' if (Path(folder)/'nbs'/'index.ipynb').exists() else '/lab'
-    return subprocess.call([sys.executable, '-m', 'jupyterlab', f'--LabApp.default_url={first}',
-                            *arguments, str(folder)])
+    start = "from runpy import run_module; run_module('jupyterlab', None, '__main__', True)"
+    return subprocess.call(python(start, f'--LabApp.default_url={first}', *arguments, str(folder)))

@@ -1,8 +1,12 @@
 """Forty submissions that mean harm: the body of a `centre`, and what stands above it.
 
 KEY, FOLDER and PORT are replaced by a file, a folder and a port of the grader's machine; WORD is a
-word that stands in somebody else's submission, cut in two so that it does not stand in this one.
+word that stands in somebody else's submission, and MARK what all secrets of the teacher begin with,
+each cut in two so that it does not stand in this one.
+
+And modules that mean harm, handed in beside the notebooks.
 """
+import sys
 
 SEARCH = '''
 import os, re
@@ -27,6 +31,42 @@ def found(head, tail):
 mine = bytes(reversed(b'enohpolyx'))   # whole in this memory, so that the search must find it
 theirs, own = found(b'WO', b'RD'), found(b'xylo', b'phone')
 raise ValueError(f'{"FOUND" if theirs else "none"}, and of its own {"some" if own else "none"}')'''
+LOOK = '''
+import os, re
+def files_of(pid):
+    for name in ('environ', 'cmdline', 'mountinfo', 'maps', 'status', 'stat', 'cgroup', 'comm'):
+        yield name, lambda name=name: open(f'/proc/{pid}/{name}', 'rb').read()
+    for name in ('cwd', 'root', 'exe'):
+        yield name, lambda name=name: os.readlink(f'/proc/{pid}/{name}').encode()
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        yield f'fd/{fd}', lambda fd=fd: os.readlink(f'/proc/{pid}/fd/{fd}').encode()
+        yield f'in fd/{fd}', lambda fd=fd: content(f'/proc/{pid}/fd/{fd}')
+def content(file):
+    fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    return os.read(fd, 2**20)
+def memory_of(pid):
+    with open(f'/proc/{pid}/maps') as maps, open(f'/proc/{pid}/mem', 'rb') as memory:
+        for line in maps:
+            low, high = (int(x, 16) for x in line.split()[0].split('-'))
+            try:
+                memory.seek(low)
+                yield memory.read(min(high - low, 2**24))
+            except (OSError, ValueError, OverflowError): pass
+def pieces():
+    for pid in sorted(p for p in os.listdir('/proc') if p.isdigit()):
+        try:
+            for name, read in files_of(pid):
+                try: yield f'{pid}/{name}', read()
+                except OSError: pass
+        except OSError: pass
+    yield '1/mem', b''.join(memory_of(1))
+    for name in ('mounts', 'self/environ'): yield name, open(f'/proc/{name}', 'rb').read()
+def look(wanted):
+    seen, found = [], []
+    for place, data in pieces():
+        if wanted in place: seen.append(place)
+        found += [(place, m[0].decode()) for m in re.finditer(b'MA' b'RK' b'-[a-z]+', data)]
+    raise ValueError(f'{found[:9]}, looked at {seen[:20]}')'''
 FORKS = '''
 import os, time
 def forks(n, load):
@@ -94,7 +134,9 @@ HOSTILE = {
     'a library': ("open(torch.__file__, 'a').write('x = 1')", ''),
     'through proc': ("import os; raise ValueError([os.listdir(f'/proc/{p}/root/..') for p in "
                      "os.listdir('/proc') if p.isdigit()])", ''),
-    'variables': ("raise ValueError(open('/proc/1/environ').read())", ''),
+    'variables': ("raise ValueError([v for v in open('/proc/1/environ').read().split(chr(0)) "
+                  "if v.startswith('TOKEN')])", ''),
+    'all of proc': ("look('1/')", LOOK),
     'sysctl': ("open('/proc/sys/kernel/hostname', 'w').write('mine')", ''),
     'a server': ("import socket; socket.create_connection(('127.0.0.1', PORT)); return [0]", ''),
     'mount': (MOUNT, 'import ctypes'),
@@ -126,3 +168,22 @@ HOSTILE = {
     'a long number': ("import os; data = b'" + ANSWER % "' + b'9'*10**5 + b'" + "'" + WRITE, ''),
     'escapes': (r"raise ValueError('\x1b[2J\x1b]0;mine\x07<script>alert(1)</script>')", ''),
 }
+
+# what a student's module may be called to be imported by whoever grades in its folder
+LIBRARIES = 'torch', 'numpy', 'typer', 'click', 'jinja2', 'sitecustomize', 'usercustomize'
+NAMES = sorted({*sys.stdlib_module_names, *LIBRARIES} - {'sys', 'builtins', '__main__'})
+TRAP = '''
+import sys
+with open({mark!r}, 'ab', buffering=0) as file: file.write(__name__.encode() + b' ')
+name, path = __name__, sys.path[:]
+del sys.modules[name]
+sys.path[:] = [p for p in path if p not in ('', {folder!r})]
+try: __import__(name)
+finally: sys.path[:] = path
+'''
+
+
+def set_traps(folder, mark):
+    "A module for each name that tells a file when it is imported, and then is the true one."
+    for name in NAMES:
+        (folder/f'{name}.py').write_text(TRAP.format(mark=str(mark), folder=str(folder)))

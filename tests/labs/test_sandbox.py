@@ -173,7 +173,7 @@ def fresh():
 
 
 def test_without_bubblewrap_nothing_is_run(fresh, monkeypatch, tmp_path):
-    monkeypatch.setattr(shutil, 'which', lambda name: None)
+    monkeypatch.setattr(shutil, 'which', lambda name, path: None)
     with pytest.raises(RuntimeError, match='apt-get install bubblewrap'): run(SQUARE)
     with pytest.raises(RuntimeError, match='--unsafe'): grade([tmp_path], tmp_path/'out')
     assert not (tmp_path/'out').exists()

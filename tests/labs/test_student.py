@@ -292,8 +292,8 @@ def test_jupyter_opens_the_first_page_with_the_arguments(tmp_path, monkeypatch):
     monkeypatch.setattr('subprocess.call', lambda command: called.append(command) or 0)
     copy_course(tmp_path, chapters=['index'])
     assert open_lab(tmp_path, ['--allow-root']) == 0
-    assert called[0][3:] == ['--LabApp.default_url=/lab/tree/nbs/index.ipynb', '--allow-root',
-                             str(tmp_path)]
+    assert called[0][-3:] == ['--LabApp.default_url=/lab/tree/nbs/index.ipynb', '--allow-root',
+                              str(tmp_path)]
 
 
 def test_without_jupyter_one_command_is_named(tmp_path, monkeypatch):
