@@ -51,6 +51,15 @@ def course_chapters(
     return {name: p for name, p in chapters.items() if not only or names[name] & set(only)}
 
 
+def chapter_path(
+    name:str, # '05_convolution'
+)->str:
+    "The path of a notebook in nbs/; its file where the course has no such chapter."
+    folder = course_folder()
+    return next((p.relative_to(folder).as_posix() for p in sorted(folder.rglob(f'{name}.ipynb'))),
+                f'{name}.ipynb')
+
+
 def marks_of(
     id:str, # of an exercise, '5.3'
 )->int|None:

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -100,7 +101,7 @@ def jupyterlab(folder):
 def open_notebook(page, url, name):
     "In a workspace of its own, where no other notebook is open."
     from playwright.sync_api import expect
-    workspace = name.partition('.')[0]
+    workspace = Path(name).stem
     page.goto(f'{url}/lab/workspaces/{workspace}/tree/{name}?token=secret')
     expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)   # the kernel
 
