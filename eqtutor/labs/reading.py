@@ -205,9 +205,13 @@ def reader_markdown(
         number = (figures or {}).get(m[1])
         return f'Figure {number}' if number else m[0]
 
+    def span(m:re.Match)->str:
+        anchor = re.search(r'\{[^}]*#([\w-]+)', m[0])
+        return (f'<a id="{anchor[1]}"></a>' if anchor else '') + m[1]
+
     def change(part:str)->str:
         part = re.sub(r'^:::.*\n?', '', part, flags=re.M)
-        part = re.sub(r'\[([^\]\n]*)\]\{[#.][^}\n]*\}', r'\1', part)
+        part = re.sub(r'\[([^\]\n]*)\]\{[#.][^}\n]*\}', span, part)
         part = re.sub(r'(?<![\w@])@(fig-[\w-]*\w)', figure, part)
         part = re.sub(r'(\]\(\s*<?)([^)\s>]+)', lambda m: m[1] + links.address(m[2]), part)
         return re.sub(r'((?:href|src)=")([^"]+)', lambda m: m[1] + links.address(m[2]), part)

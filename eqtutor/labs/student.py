@@ -124,8 +124,10 @@ def teacher_code(
 )->Iterator[tuple[str, str, dict]]:
     "Kind, source and metadata of what a teacher gets for a code cell."
     mark = marked_exercise(cell.source)
-    words = 'For teachers' if 'teacher' in cell.flags else None
+    words = None
     if mark: words = f'Solution {mark[1]}' if mark[0] == 'solution' else ''
+    elif 'teacher' in cell.flags: words = 'For teachers'
+    if words: words = cell.flags.get('code-summary') or words
     yield from reader.code(cell, words)
 
 
@@ -164,7 +166,7 @@ def is_copied(
     "Is a cell for those who open the copy, and no part of how the package is made?"
     if cell['cell_type'] != 'code': return True
     source = ''.join(cell['source'])
-    if INSTALLS.search(source): return how.colab
+    if INSTALLS.search(source): return False
     flags = CodeCell(source).flags.keys()
     return 'default_exp' not in flags and (how.solutions or 'teacher' not in flags)
 
@@ -193,16 +195,25 @@ def student_copy(
         if cell['cell_type'] == 'markdown':
             text, metadata = (source, {}) if how.solutions else student_text(source)
             add('markdown', reader.markdown(text), metadata, [])
-        elif line := INSTALLS.search(source):
-            add('code', line[0], {}, [])
-        else:
+        elif cell['cell_type'] == 'code':
             outputs = reader.outputs(cell['outputs']) if how.solutions else []
             for kind, text, metadata in code_of(CodeCell.read(cell), reader):
                 add(kind, text if how.nbgrader else without_marks(text), metadata, outputs)
+    if how.colab: cells[1:1] = install_cells(nb)
     kernel = {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'}
     about = {'kernelspec': kernel, 'language_info': {'name': 'python'},
              'eqtutor': {'chapter': chapter}}
     return {'cells': cells, 'metadata': about, 'nbformat': 4, 'nbformat_minor': 5}
+
+
+def install_cells(nb:dict)->list[dict]:
+    "The author's cell that installs the package on Colab, as a student's; none if there is none."
+    sources = (''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code')
+    lines = (INSTALLS.search(source) for source in sources)
+    line = next(filter(None, lines), None)
+    if line is None: return []
+    return [{'cell_type': 'code', 'id': 'install', 'metadata': {}, 'outputs': [],
+             'execution_count': None, 'source': [line[0]]}]
 
 
 def without_marks(source:str)->str:
