@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eqtutor.labs.exercise import STRICT_WHERE
 from eqtutor.widgets import moved_pixel
 
 from .examples import ROOT, drag, error_in, is_red, name_of
@@ -79,8 +80,8 @@ def answered(url, server, log):
 @contextmanager
 def jupyterlab(folder):
     "The address of a JupyterLab that works in this folder; it ends its kernel, too."
-    # the two left out ask for the page's face alone
-    env = {k: v for k, v in os.environ.items() if k not in ('EQTUTOR_STATIC', 'IN_TEST')}
+    # the first asks for the page's face alone; where the others stand, a check is strict
+    env = {k: v for k, v in os.environ.items() if k not in ('EQTUTOR_STATIC', *STRICT_WHERE)}
     env |= {k: str(folder/v) for k, v in OWN.items()} | dict(PYTHONPATH=str(ROOT))
     port = free_port()
     command = [sys.executable, '-m', 'jupyterlab', '--no-browser', '--allow-root',
