@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
+FIRST = 'index', '00_turn_a_digit'   # without exercises, and where everybody begins
+
+
 def chapter_of(
     name:str, # of an exercise, a notebook or a chapter
 )->str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import checksum, write_atomic, write_json
-from .course import chapter_path, course_chapters, course_folder
+from .course import FIRST, chapter_path, course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 from .handins import file_name, seed_of
 from .reading import CodeCell, Links, Reader, colab_address, figure_numbers
@@ -22,7 +22,6 @@ EMPTY_PROOF = '*Your proof:*'
 LEFT_OUT = {'cuda': 'needs a GPU', 'slow': 'takes long', 'browser': 'needs a browser',
             'data': 'needs data that is downloaded', 'sandbox': 'needs bubblewrap'}
 TEACHERS = '31_labs', '33_teaching'   # chapters that a student's course does without
-FIRST = 'index', '00_turn_a_digit'    # without exercises, and where everybody begins
 INSTALLS = re.compile(r'^! .*pip install.*$', re.M)   # the package, on Colab
 
 
