@@ -210,8 +210,6 @@ def whole_page(
     return _fill('page.html', title=title, parts_html=share_once(*parts))
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000019
-_WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json'
-
 def _is_static()->bool:
     "Is a page made, which has no kernel?"
     return any(map(os.environ.get, ('EQTUTOR_STATIC', 'IN_TEST')))
@@ -258,7 +256,8 @@ class Widget:
         from IPython.display import HTML, display
         if _is_static(): raise NotImplementedError   # shown as any other object
         bundle = self._repr_mimebundle_()
-        if _WIDGET_VIEW in bundle: display(HTML(_fill('needs_kernel.html')))
+        is_live = 'application/vnd.jupyter.widget-view+json' in bundle
+        if is_live: display(HTML(_fill('needs_kernel.html')))
         display(bundle, raw=True)
 
     def _repr_mimebundle_(self, include=None, exclude=None):

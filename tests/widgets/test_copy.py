@@ -38,8 +38,9 @@ SEEN = '''() => {
   const all = (selector, part) => [...document.querySelectorAll(selector)].map(part);
   const text = e => e.innerText.trim();
   const drawn = cell => cell.previousElementSibling.querySelectorAll('.jp-OutputArea img').length;
+  const says = cell => text(cell.querySelector('.jp-RenderedMarkdown'));
   const captions = [...document.querySelectorAll('.jp-MarkdownCell')].filter(
-    cell => /^Figure \\d+\\. \\S/.test(cell.querySelector('.jp-RenderedMarkdown').innerText.trim()));
+    cell => /^Figure \\d+\\. \\S/.test(says(cell)));
   return {
     captions: captions.map(cell => text(cell.querySelector('em')).match(/\\d+/)[0] * 1),
     pictures: captions.map(drawn),
