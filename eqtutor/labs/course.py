@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
+FIRST = 'index', '00_turn_a_digit'   # without exercises, and where everybody begins
+
+
 def chapter_of(
     name:str, # of an exercise, a notebook or a chapter
 )->str:
@@ -49,6 +52,15 @@ def course_chapters(
     if unknown := [c for c in only if not any(c in n for n in names.values())]:
         raise ValueError(f'no chapter {", ".join(unknown)}. There are {", ".join(chapters)}.')
     return {name: p for name, p in chapters.items() if not only or names[name] & set(only)}
+
+
+def chapter_path(
+    name:str, # '05_convolution'
+)->str:
+    "The path of a notebook in nbs/; its file where the course has no such chapter."
+    folder = course_folder()
+    return next((p.relative_to(folder).as_posix() for p in sorted(folder.rglob(f'{name}.ipynb'))),
+                f'{name}.ipynb')
 
 
 def marks_of(

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from ..files import checksum
+from .course import FIRST
 
 LARGEST_FILE = 2e7      # bytes
 MOODLE = re.compile(r'([^_]+)_(\d+)_assignsubmission_file_?(.*)')
@@ -87,13 +88,14 @@ def find_hand_ins(
 )->dict[str, HandIn]:
     """Hand-ins by the name their results get; it depends on the file and not on the order.
 
+    Copies of the first pages, which ask nothing, are none.
     Where names agree, what they were found in is put behind the student, or a number of the file.
     """
     found:list[tuple[HandIn, Path]] = []   # with what it was found in
     for path in paths:
         if not path.exists(): raise FileNotFoundError(f'no submission at {path}')
         own = in_zip(path, unpacked) if is_zip(path) else in_folder(path, out)
-        found += [(h, path) for h in own]
+        found += [(h, path) for h in own if PurePosixPath(h.name).name not in FIRST]
     if not found: raise FileNotFoundError('no notebooks (*.ipynb) there')
     found = apart(found, lambda h, source: found_in(source))
     found = apart(found, lambda h, source: short_hash(content_or_place(h, source)))

@@ -66,5 +66,5 @@ def entry(s:Source, chapters:list[Path])->str:
                       for p in chapters)
     venue = f'{s.venue}, ' if s.venue else ''
     where = f' Chapters: {links}.' if links else ''
-    anchor = f'[]{{#{s.key}}}'
+    anchor = f'<a id="{s.key}"></a>'
     return f'- {anchor}{", ".join(s.authors)}. [*{s.title}*]({s.url}). {venue}{s.year}.{where}'

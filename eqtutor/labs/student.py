@@ -5,22 +5,25 @@ import importlib.util
 import json
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..files import checksum, write_atomic, write_json
 from ..interpreter import python
-from .course import course_chapters, course_folder
+from .course import FIRST, chapter_path, course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 from .handins import file_name, seed_of
 from .origin import own_requirement
+from .reading import CodeCell, Links, Reader, colab_address, figure_numbers
 
 EMPTY_PROOF = '*Your proof:*'
 # a flag of a cell -> why it is a listing in the student's copy
 LEFT_OUT = {'cuda': 'needs a GPU', 'slow': 'takes long', 'browser': 'needs a browser',
             'data': 'needs data that is downloaded', 'sandbox': 'needs bubblewrap'}
 TEACHERS = '31_labs', '33_teaching'   # chapters that a student's course does without
+INSTALLS = re.compile(r'^! .*pip install.*$', re.M)   # the package, on Colab
 
 
 # --- a solution without its body
@@ -91,59 +94,120 @@ def nbgrader_cell(
                          'cell_type': cell_type, 'task': False, **points}}
 
 
-def student_cell(
-    cell_type:str, # 'code' or 'markdown'
-    source:str,
-)->tuple[str, str, dict]|None:
-    "Kind, source and metadata of the student's cell; None if there is none."
+def student_code(
+    cell:CodeCell,
+    reader:Reader,
+)->Iterator[tuple[str, str, dict]]:
+    "Kind, source and metadata of what a student gets for a code cell."
+    mark = marked_exercise(cell.source)
+    if mark and mark[0] == 'solution':
+        yield 'code', stub(cell.code, mark[1]), nbgrader_cell(mark[1], 'ex', 'code')
+    elif mark:
+        yield 'code', cell.code, nbgrader_cell(mark[1], 'check', 'code')
+    elif why := why_listed(cell):
+        yield 'markdown', f'*This cell {why}:*\n\n```python\n{cell.code}\n```', {}
+    else:
+        yield from reader.code(cell)
+
+
+def student_text(source:str)->tuple[str, dict]:
+    "What a student gets for a text, and its metadata."
+    if mark := marked_exercise(source): return EMPTY_PROOF, nbgrader_cell(mark[1], 'ex', 'markdown')
+    task = re.match(r'\*\*Exercise (\d+[a-z]?\.\d+)', source)
+    known = task and get_exercise(task[1])
+    return source, nbgrader_cell(task[1], 'task', 'markdown') if known else {}
+
+
+def teacher_code(
+    cell:CodeCell,
+    reader:Reader,
+)->Iterator[tuple[str, str, dict]]:
+    "Kind, source and metadata of what a teacher gets for a code cell."
+    mark = marked_exercise(cell.source)
+    words = None
+    if mark: words = f'Solution {mark[1]}' if mark[0] == 'solution' else ''
+    elif 'teacher' in cell.flags: words = 'For teachers'
+    if words: words = cell.flags.get('code-summary') or words
+    yield from reader.code(cell, words)
+
+
+def marked_exercise(source:str)->tuple[str, str]|None:
+    "The mark of a cell, if the exercise has a record."
     mark = cell_mark(source)
     if mark and not get_exercise(mark[1]):
         raise ValueError(f'exercise {mark[1]} is marked in the notebook, but has no record in '
                          'eqtutor.labs.answers: it is not registered')
-    if cell_type == 'code': return student_code(source, mark)
-    if mark: return 'markdown', EMPTY_PROOF, nbgrader_cell(mark[1], 'ex', 'markdown')
-    task = re.match(r'\*\*Exercise (\d+[a-z]?\.\d+)', source)
-    if task and get_exercise(task[1]):
-        return cell_type, source, nbgrader_cell(task[1], 'task', 'markdown')
-    return cell_type, source, {}
+    return mark
 
 
-def student_code(source:str, mark:tuple[str, str]|None)->tuple[str, str, dict]|None:
-    "A code cell's kind, source and metadata; None for a teacher's, or the package's own."
-    plain = re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip('\n')
-    flags = set(re.findall(r'^#\|\s*([\w-]+)', source, re.M))
-    if flags & {'default_exp', 'teacher'}: return None
-    if mark and mark[0] == 'solution':
-        return 'code', stub(plain, mark[1]), nbgrader_cell(mark[1], 'ex', 'code')
-    if mark: return 'code', plain, nbgrader_cell(mark[1], 'check', 'code')
-    why = [LEFT_OUT[flag] for flag in LEFT_OUT if flag in flags]
-    if re.search(r'^#\|\s*eval:\s*false', source, re.M): why.append('is not run here')
-    if why: return 'markdown', f'*This cell {why[0]}:*\n\n```python\n{plain}\n```', {}
-    return 'code', plain, {}
+def why_listed(cell:CodeCell)->str:
+    "Why a cell is a listing in the student's copy; '' if it is run there."
+    why = [reason for flag, reason in LEFT_OUT.items() if flag in cell.flags]
+    if cell.flags.get('eval') == 'false': why.append('is not run here')
+    return why[0] if why else ''
 
 
 # --- a notebook
 
+@dataclass(frozen=True)
+class Copy:
+    "What a copy of the course is for."
+    # files of nbs/ that are in it, and where; a link to any other leads to the site
+    places:Mapping[str, str]=field(default_factory=dict)
+    solutions:bool=False  # for teachers: solutions, and what is stored of the outputs
+    nbgrader:bool=False   # with nbgrader's marks around what is to be solved
+    colab:bool=False      # opened in Colab, where each notebook installs the package
+
+
+def is_copied(
+    cell:dict, # of the author's notebook, as JSON
+    how:Copy,
+)->bool:
+    "Is a cell for those who open the copy, and no part of how the package is made?"
+    if cell['cell_type'] != 'code': return True
+    source = ''.join(cell['source'])
+    if INSTALLS.search(source): return False
+    flags = CodeCell(source).flags.keys()
+    return 'default_exp' not in flags and (how.solutions or 'teacher' not in flags)
+
+
 def student_copy(
     nb:dict,      # the author's notebook, as JSON
     chapter:str,  # its name, '05_convolution'
+    how:Copy=Copy(nbgrader=True),
 )->dict:
-    """The student's notebook.
+    """The notebook as somebody opens it, with captions, folds and links of its own.
 
     Solutions replaced by stubs, no outputs, nbgrader's metadata, cell ids by position.
     """
+    code_of = teacher_code if how.solutions else student_code
+    authors = [c for c in nb['cells'] if is_copied(c, how)]
+    numbers = figure_numbers([''.join(c['source']) for c in authors])
+    reader = Reader(Links(chapter_path(chapter), how.places), numbers, how.colab)
     cells:list[dict] = []
-    for cell in nb['cells']:
-        own = student_cell(cell['cell_type'], ''.join(cell['source']))
-        if own is None: continue
-        kind, source, metadata = own
-        code:dict[str, Any] = {'outputs': [], 'execution_count': None} if kind == 'code' else {}
+    def add(kind:str, source:str, metadata:dict, outputs:list[dict])->None:
+        code:dict[str, Any] = {'outputs': outputs, 'execution_count': None}
         cells.append({'cell_type': kind, 'id': f'{len(cells):08x}', 'metadata': metadata,
-                      'source': source.splitlines(keepends=True), **code})
+                      'source': source.splitlines(keepends=True),
+                      **(code if kind == 'code' else {})})
+    for cell in authors:
+        source = ''.join(cell['source'])
+        if cell['cell_type'] == 'markdown':
+            text, metadata = (source, {}) if how.solutions else student_text(source)
+            add('markdown', reader.markdown(text), metadata, [])
+        elif cell['cell_type'] == 'code':
+            outputs = reader.outputs(cell['outputs']) if how.solutions else []
+            for kind, text, metadata in code_of(CodeCell.read(cell), reader):
+                add(kind, text if how.nbgrader else without_marks(text), metadata, outputs)
     kernel = {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'}
     about = {'kernelspec': kernel, 'language_info': {'name': 'python'},
              'eqtutor': {'chapter': chapter}}
     return {'cells': cells, 'metadata': about, 'nbformat': 4, 'nbformat_minor': 5}
+
+
+def without_marks(source:str)->str:
+    "Code without nbgrader's marks around a solution."
+    return re.sub(r'\n?^[ \t]*### (BEGIN|END) SOLUTION[ \t]*$', '', source, flags=re.M)
 
 
 def notebook_bytes(nb:dict)->bytes:
@@ -153,30 +217,29 @@ def notebook_bytes(nb:dict)->bytes:
 
 def build(
     out:str|Path,
-    chapters:Iterable[str]=(), # numbers or names; all that have exercises if empty
+    chapters:Iterable[str]=(), # numbers or names; if empty the first pages, and all with exercises
     students:Iterable[str]=(), # each gets copies whose checks draw other numbers
     seed:int=0,                # of the class; `grade` with the same one puts the same cases
 )->list[Path]:
     """Write students' notebooks as `out/<chapter>/<chapter>.ipynb`, nbgrader's source folder.
 
-    With `students` they are `out/<student>/<chapter>.ipynb`, as they are handed in.
+    With `students` they are `out/<student>/<chapter>.ipynb`, as they are handed in. A link to a
+    notebook that is not written leads to its page on the site.
     """
     written, chapters, students = [], tuple(chapters), tuple(map(folder_name, students))
-    for name, path in course_chapters(chapters).items():
-        if not chapter_exercises(name) and not chapters: continue
-        copied = student_copy(json.loads(path.read_text(encoding='utf-8')), name)
-        for student in students:
-            own = seeded(copied, seed_of(f'{student}/{name}', seed))
-            (target := Path(out)/student/f'{name}.ipynb').parent.mkdir(parents=True, exist_ok=True)
+    chosen = {name: path for name, path in course_chapters(chapters).items()
+              if chapters or name in FIRST or chapter_exercises(name)}
+    places = {chapter_path(name): f'{name}.ipynb' if students else f'{name}/{name}.ipynb'
+              for name in chosen}
+    for name, path in chosen.items():
+        nb = json.loads(path.read_text(encoding='utf-8'))
+        copied = student_copy(nb, name, Copy(places, nbgrader=True))
+        seeds = {student: seed_of(f'{student}/{name}', seed) for student in students}
+        copies = {Path(student)/f'{name}.ipynb': seeded(copied, s) for student, s in seeds.items()}
+        for file, own in (copies or {Path(places[chapter_path(name)]): copied}).items():
+            (target := Path(out)/file).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(target, notebook_bytes(own))
             written.append(target)
-        if students: continue
-        text = json.dumps(copied)
-        # links between the folders
-        text = re.sub(r'(?<=\]\()(?:\.\./)?(?:\w+/)?(\w+)\.ipynb', r'../\1/\1.ipynb', text)
-        (folder := Path(out)/name).mkdir(parents=True, exist_ok=True)
-        write_atomic(folder/f'{name}.ipynb', notebook_bytes(json.loads(text)))
-        written.append(folder/f'{name}.ipynb')
     return written
 
 
@@ -215,30 +278,18 @@ def course_files(
     around = [p for pattern in ('nbs/images/*', 'results/**/*.json', 'results/weights/*')
               for p in root.glob(pattern)]
     files = {p.relative_to(root): p.read_bytes() for p in sorted(around) if p.is_file()}
-    for name, p in course_chapters(chapters).items():
-        if name in TEACHERS and not (solutions or colab or complete): continue
+    chosen = {name: p for name, p in course_chapters(chapters).items()
+              if solutions or colab or complete or name not in TEACHERS}
+    paths = [p.relative_to('nbs').as_posix() for p in files if p.parts[0] == 'nbs']
+    paths += map(chapter_path, chosen)
+    places = {path: colab_address(path) if colab else path for path in paths}
+    how = Copy(places, solutions=solutions, colab=colab)
+    for name, p in chosen.items():
         nb = json.loads(p.read_text(encoding='utf-8'))
-        own = nb if solutions else reading_copy(nb, name)
-        if not solutions: own['cells'][1:1] = install
-        files[p.relative_to(root)] = notebook_bytes(own)
+        copied = student_copy(nb, name, how)
+        copied['cells'][1:1] = install
+        files[p.relative_to(root)] = notebook_bytes(copied)
     return files
-
-
-def reading_copy(
-    nb:dict,      # the author's notebook, as JSON
-    chapter:str,  # its name
-)->dict:
-    "The student's notebook, without what only a site or nbgrader understands."
-    copied = student_copy(nb, chapter)
-    text = '\n'.join(''.join(c['source']) for c in copied['cells'] if c['cell_type'] == 'markdown')
-    titles = re.findall(r'^#+ (.*?)[ ]*\{#([\w-]+)[^}\n]*\}', text, re.M)
-    places = {anchor: re.sub(r'\s+', '-', title.strip()) for title, anchor in titles}
-    for c in copied['cells']:
-        source = ''.join(c['source'])
-        markdown = c['cell_type'] == 'markdown'
-        source = without_anchors(source, places) if markdown else without_marks(source)
-        c['source'] = source.splitlines(keepends=True)
-    return copied
 
 
 def install_cell(
@@ -250,21 +301,9 @@ def install_cell(
             'execution_count': None, 'source': [line]}
 
 
-def without_anchors(text:str, places:dict[str, str])->str:
-    "Markdown without a site's anchors; links to one lead to the heading, or to the page."
-    text = re.sub(r'[ ]*\{#[\w-]+[^}\n]*\}', '', text)
-    text = re.sub(r'\]\(#([\w-]+)\)', lambda m: f'](#{places.get(m[1], m[1])})', text)
-    return re.sub(r'(?<=\.ipynb)#[\w-]+(?=\))', '', text)
-
-
-def without_marks(source:str)->str:
-    "Code without nbgrader's marks around a solution."
-    return re.sub(r'\n?^[ \t]*### (BEGIN|END) SOLUTION[ \t]*$', '', source, flags=re.M)
-
-
 def copy_course(
     out:str|Path,
-    solutions:bool=False,     # for teachers: the author's notebooks as they are
+    solutions:bool=False,     # for teachers: nothing is left out
     chapters:Iterable[str]=(),
     colab:bool=False,         # all chapters, and each installs this commit of the package on Colab
     complete:bool=False,      # all chapters, those for teachers too

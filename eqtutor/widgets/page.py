@@ -210,6 +210,10 @@ def whole_page(
     return _fill('page.html', title=title, parts_html=share_once(*parts))
 
 # %% ../../nbs/5_workshop/55_widgets.ipynb #00000019
+def _is_static()->bool:
+    "Is a page made, which has no kernel?"
+    return any(map(os.environ.get, ('EQTUTOR_STATIC', 'IN_TEST')))
+
 class Widget:
     "Base of the widgets: they give `title`, `labels`, `frame(i)`; both faces follow."
     title:str
@@ -247,10 +251,19 @@ class Widget:
             f'{self.title!r} is to show a layer that breaks the symmetry, and shows ✗ '
             'at no position: does the widget call what was broken?')
 
+    def _ipython_display_(self):
+        "Above the live face a line, which shows where the kernel is gone."
+        from IPython.display import HTML, display
+        if _is_static(): raise NotImplementedError   # shown as any other object
+        bundle = self._repr_mimebundle_()
+        is_live = 'application/vnd.jupyter.widget-view+json' in bundle
+        if is_live: display(HTML(_fill('needs_kernel.html')))
+        display(bundle, raw=True)
+
     def _repr_mimebundle_(self, include=None, exclude=None):
         words = f'{type(self).__name__}: {self.title}'
         bundle = {'text/plain': words, 'text/html': self.html()}
-        if os.environ.get('EQTUTOR_STATIC') or os.environ.get('IN_TEST'): return bundle
+        if _is_static(): return bundle
         try: return self.live()._repr_mimebundle_() | bundle
         except ImportError: return bundle   # no ipywidgets: the page's face alone
 

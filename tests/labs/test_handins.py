@@ -191,3 +191,10 @@ def test_late_hand_ins_are_told_in_their_results(tmp_path):
     assert stored['late'] and stored['origin'] == 'canvas'
     again = grade([file], tmp_path/'out', chapter='01', unsafe=True)
     assert not any(r['new'] for r in again)
+
+
+def test_copies_of_the_first_pages_are_no_hand_ins(tmp_path):
+    for name in 'index', '00_turn_a_digit', '01_groups':
+        (tmp_path/'ann').mkdir(exist_ok=True)
+        (tmp_path/'ann'/f'{name}.ipynb').write_text('{}')
+    assert [*find_hand_ins([tmp_path], tmp_path/'marks')] == ['ann/01_groups']

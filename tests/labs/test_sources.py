@@ -42,5 +42,5 @@ def test_an_entry_is_read():
     assert as_source('k', fields) == source
     chapter = course_folder()/'3_papers'/'24_e4.ipynb'
     assert bibliography([source], {'https://x.org': [chapter]}) == (
-        '- []{#k}Łukasz Kaiser, A. B. Woo. [*CBAM: A Title*](https://x.org). A Venue, volume 3, '
-        '2018. Chapters: [24](../3_papers/24_e4.ipynb).')
+        '- <a id="k"></a>Łukasz Kaiser, A. B. Woo. [*CBAM: A Title*](https://x.org). A Venue, '
+        'volume 3, 2018. Chapters: [24](../3_papers/24_e4.ipynb).')

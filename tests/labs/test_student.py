@@ -15,7 +15,7 @@ from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, 
 from eqtutor.labs.course import course_folder, package_folder
 from eqtutor.labs.handins import seed_of
 from eqtutor.labs.roster import read_roster
-from eqtutor.labs.student import cell_mark, reading_copy, seeded
+from eqtutor.labs.student import Copy, cell_mark, seeded
 
 SOLVED = '''
 def _helper(x): return x + 1   # secret one
@@ -107,9 +107,9 @@ def secrets_of(path):
 def built(tmp_path_factory): return build(tmp_path_factory.mktemp('build'))
 
 
-def test_all_chapters_with_exercises_are_built(built):
+def test_the_first_pages_and_all_chapters_with_exercises_are_built(built):
     right = {e.chapter for e in all_exercises().values()}
-    assert {f.stem.split('_')[0] for f in built} == right
+    assert {f.stem.split('_')[0] for f in built} == right | {'index', '00'}
 
 
 def test_no_line_of_a_solution_is_left(built):
@@ -118,15 +118,16 @@ def test_no_line_of_a_solution_is_left(built):
         cells = json.loads(text)['cells']
         text += '\n'.join(''.join(c['source']) for c in cells)
         hidden = secrets_of(course_chapters([file.stem])[file.stem])
-        assert hidden and not [line for line in hidden if line in text], file.stem
+        assert hidden or not chapter_exercises(file.stem)
+        assert not [line for line in hidden if line in text], file.stem
         assert not any(c.get('outputs') for c in cells)
-        assert all(set(c['metadata']) <= {'nbgrader'} for c in cells)
+        assert all(set(c['metadata']) <= {'nbgrader', 'jupyter'} for c in cells)
 
 
 def test_the_marks_are_those_of_the_records(built):
     for file in built:
         cells = json.loads(file.read_text(encoding='utf-8'))['cells']
-        about = [c['metadata']['nbgrader'] for c in cells if c['metadata']]
+        about = [c['metadata']['nbgrader'] for c in cells if 'nbgrader' in c['metadata']]
         points = {a['grade_id']: a.get('points', 0) for a in about}
         asked = chapter_exercises(file.stem)
         assert sum(points.values()) == sum(e.marks for e in asked)
@@ -228,25 +229,20 @@ def test_run_all_passes_every_check_of_a_solved_copy(students, as_reader):
 
 # --- as a student gets it from a wheel
 
-SITE_ONLY = {'cells': [
-    cell('markdown',
-         '## A *title*, long {#sec-x}\n\n[there](#sec-x), [page](../1/01_a.ipynb#sec-y)'),
-    cell('code', "#| solution 1.2\ndef centre(group):\n    return 1")]}
+def test_only_nbgrader_s_notebooks_have_its_marks_around_a_solution():
+    nb = {'cells': [cell('code', "#| solution 1.2\ndef centre(group):\n    return 1")]}
+    def source(how): return ''.join(student_copy(nb, '01_groups', how)['cells'][0]['source'])
+    stopped = "raise NotImplementedError('your turn: exercise 1.2')"
+    assert source(Copy()) == f'def centre(group):\n    {stopped}'
+    assert '### BEGIN SOLUTION' in source(Copy(nbgrader=True))
 
 
-def test_a_reader_s_copy_has_no_marks_of_site_or_nbgrader():
-    title, code = [''.join(c['source']) for c in reading_copy(SITE_ONLY, '01_groups')['cells']]
-    there = '[there](#A-*title*,-long), [page](../1/01_a.ipynb)'
-    assert title == f'## A *title*, long\n\n{there}'
-    assert code == "def centre(group):\n    raise NotImplementedError('your turn: exercise 1.2')"
-
-
-def test_the_whole_course_is_free_of_such_marks(tmp_path):
-    copies = [p for p in copy_course(tmp_path)['written'] if p.suffix == '.ipynb']
-    texts = [''.join(c['source']) for p in copies
-             for c in json.loads(p.read_text(encoding='utf-8'))['cells']]
-    assert len(copies) > 20
-    assert not [t for t in texts if re.search(r'\{#\w|### BEGIN SOLUTION|\.ipynb#', t)]
+def test_a_teacher_gets_the_solutions_folded_and_the_outputs():
+    nb = {'cells': [cell('code', '#| solution 1.2\ndef centre(group):\n    return 1')]}
+    solution, = student_copy(nb, '01_groups', Copy(solutions=True))['cells']
+    assert ''.join(solution['source']) == '# Solution 1.2\ndef centre(group):\n    return 1'
+    assert solution['metadata'] == {'jupyter': {'source_hidden': True}}
+    assert solution['outputs'] == [{'text': 'secret'}]
 
 
 def requirements(*extras):

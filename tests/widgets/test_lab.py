@@ -8,9 +8,11 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from eqtutor.labs.exercise import STRICT_WHERE
 from eqtutor.widgets import moved_pixel
 
 from .examples import ROOT, drag, error_in, is_red, name_of
@@ -40,6 +42,15 @@ widget.update(pictures=picture.flip(1))
 '''
 
 
+METER = '''
+import torch
+from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.widgets import EquivarianceMeter
+torch.manual_seed(0)
+EquivarianceMeter(LiftingConv2d(1, 2, 3, 'p4', padding=1).eval(), torch.randn(9, 9), 'p4')
+'''
+
+
 def notebook(*cells):
     def code(i, text):
         return dict(cell_type='code', id=f'c{i}', source=text.strip(), metadata={}, outputs=[],
@@ -53,7 +64,8 @@ def prepare(folder):
     "A folder with the lesson and a short notebook, and settings that keep JupyterLab quiet."
     (folder/'work').mkdir()
     book = json.loads(LESSON.read_text(encoding='utf-8'))
-    for name, nb in (LESSON.name, book), ('turn.ipynb', notebook(*TURN)):
+    books = {LESSON.name: book, 'turn.ipynb': notebook(*TURN), 'meter.ipynb': notebook(METER)}
+    for name, nb in books.items():
         (folder/'work'/name).write_text(json.dumps(nb), encoding='utf-8')
     (quiet := folder/'settings'/'@jupyterlab'/'apputils-extension').mkdir(parents=True)
     silence = dict(fetchNews='false', checkForUpdates=False, doNotDisturbMode=True)
@@ -78,8 +90,9 @@ def answered(url, server, log):
 @contextmanager
 def jupyterlab(folder):
     "The address of a JupyterLab that works in this folder; it ends its kernel, too."
-    # the two left out ask for the page's face alone
-    env = {k: v for k, v in os.environ.items() if k not in ('EQTUTOR_STATIC', 'IN_TEST')}
+    # what tests ask for: the page's face alone, no figures, strict checks
+    of_tests = 'EQTUTOR_STATIC', 'MPLBACKEND', *STRICT_WHERE
+    env = {k: v for k, v in os.environ.items() if k not in of_tests}
     env |= {k: str(folder/v) for k, v in OWN.items()} | dict(PYTHONPATH=str(ROOT))
     port = free_port()
     command = [sys.executable, '-m', 'jupyterlab', '--no-browser', '--allow-root',
@@ -100,7 +113,7 @@ def jupyterlab(folder):
 def open_notebook(page, url, name):
     "In a workspace of its own, where no other notebook is open."
     from playwright.sync_api import expect
-    workspace = name.partition('.')[0]
+    workspace = Path(name).stem
     page.goto(f'{url}/lab/workspaces/{workspace}/tree/{name}?token=secret')
     expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)   # the kernel
 
@@ -274,6 +287,31 @@ def test_click_and_turn_broken(lab):
     live.press('ArrowRight')
     live.says('element 1: 90°')
     live.breaks()
+
+
+LINE = '.eqtutor-needs-kernel'
+
+
+def end_kernel(url, name):
+    sessions = json.load(urllib.request.urlopen(f'{url}/api/sessions?token=secret'))
+    own, = (s['id'] for s in sessions if s['path'] == name)
+    request = urllib.request.Request(f'{url}/api/sessions/{own}?token=secret', method='DELETE')
+    urllib.request.urlopen(request).close()
+
+
+def test_a_widget_without_its_kernel_says_so(browser, server):
+    from playwright.sync_api import expect
+    with visitor(browser, server) as page:
+        open_notebook(page, server, 'meter.ipynb')
+        run_cell(page, 0)
+        line = page.locator(LINE)
+        expect(page.locator('.widget-vbox')).to_be_visible(timeout=60_000)
+        expect(line).to_be_hidden()
+        page.keyboard.press('Control+s')
+        expect(page.locator('.jp-mod-dirty')).to_have_count(0)
+        end_kernel(server, 'meter.ipynb')
+        expect(line).to_be_visible(timeout=15_000)
+        expect(line).to_contain_text('needs a running kernel')
 
 
 # --- the network in the page, with a kernel behind it

@@ -1,0 +1,92 @@
+"The student's copy in JupyterLab: as it is opened, and again when all cells have run."
+import json
+import re
+
+import pytest
+
+from eqtutor.labs import copy_course
+
+from .test_lab import jupyterlab, open_notebook, visitor
+
+# one of each part
+LESSONS = ('1_foundations/02_actions', '2_training/11_cost', '3_papers/25_one_frame',
+           '4_course/30_results')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    "A copy of the course, and a JupyterLab that keeps all cells of a notebook in the page."
+    folder = tmp_path_factory.mktemp('copy')
+    copy_course(folder/'work')
+    settings = {'apputils-extension/notification': dict(
+                    fetchNews='false', checkForUpdates=False, doNotDisturbMode=True),
+                'notebook-extension/tracker': dict(windowingMode='none')}
+    for name, values in settings.items():
+        file = folder/'settings'/'@jupyterlab'/f'{name}.jupyterlab-settings'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
+    return folder
+
+
+@pytest.fixture(scope='module')
+def server(folder):
+    pytest.importorskip('jupyterlab')
+    with jupyterlab(folder) as url: yield url
+
+
+SEEN = '''() => {
+  const all = (selector, part) => [...document.querySelectorAll(selector)].map(part);
+  const text = e => e.innerText.trim();
+  const drawn = cell => cell.previousElementSibling.querySelectorAll('.jp-OutputArea img').length;
+  const says = cell => text(cell.querySelector('.jp-RenderedMarkdown'));
+  const captions = [...document.querySelectorAll('.jp-MarkdownCell')].filter(
+    cell => /^Figure \\d+\\. \\S/.test(says(cell)));
+  return {
+    captions: captions.map(cell => text(cell.querySelector('em')).match(/\\d+/)[0] * 1),
+    pictures: captions.map(drawn),
+    folds: all('.jp-CodeCell .jp-InputPlaceholder .jp-PlaceholderText', text),
+    opened: all('.jp-Notebook details[open] summary', text),
+    texts: all('.jp-RenderedMarkdown, .jp-CodeCell .cm-content, .jp-InputPlaceholder', text),
+    errors: all('.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]', text),
+  };
+}'''
+
+
+def holds(page, nb, run):
+    "Does the page show each caption, and each fold closed, and no directive?"
+    seen = page.evaluate(SEEN)
+    captions = [c for c in nb['cells'] if ''.join(c['source']).startswith('*Figure ')]
+    assert seen['captions'] == [*range(1, len(captions) + 1)]
+    assert all(seen['pictures']) if run else not any(seen['pictures'])
+    hidden = [c for c in nb['cells'] if c['metadata'].get('jupyter', {}).get('source_hidden')]
+    assert seen['folds'] == [''.join(c['source']).partition('\n')[0].strip() for c in hidden]
+    assert hidden and not seen['opened']
+    assert len(seen['texts']) > 10
+    assert not [t for t in seen['texts'] if re.search(r'\{#[\w-]+\}|^:::|^#\|', t, re.M)]
+    assert not seen['errors']
+
+
+@pytest.mark.parametrize('lesson', LESSONS)
+def test_every_caption_and_fold_is_there_before_and_after_all_cells_run(
+        browser, server, folder, lesson):
+    from playwright.sync_api import expect
+    name = f'nbs/{lesson}.ipynb'
+    nb = json.loads((folder/'work'/name).read_text(encoding='utf-8'))
+    with visitor(browser, server) as page:
+        open_notebook(page, server, name)
+        cells = page.locator('.jp-Notebook .jp-Cell')
+        expect(cells).to_have_count(len(nb['cells']), timeout=60_000)
+        expect(page.locator('.jp-MarkdownCell .jp-RenderedMarkdown')).to_have_count(
+            sum(c['cell_type'] == 'markdown' for c in nb['cells']), timeout=60_000)
+        holds(page, nb, run=False)
+        page.get_by_role('menuitem', name='Run', exact=True).click()
+        page.get_by_text('Run All Cells', exact=True).click()
+        # a cell that has run has a number; one that is folded shows none
+        waiting = page.locator('.jp-CodeCell .jp-InputArea-prompt').filter(
+            has_not_text=re.compile(r'\[\d+\]'))
+        expect(waiting).to_have_count(0, timeout=240_000)
+        expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)
+        for _ in range(60):   # pictures come after the numbers
+            if all(page.evaluate(SEEN)['pictures']): break
+            page.wait_for_timeout(500)
+        holds(page, nb, run=True)
