@@ -66,8 +66,9 @@ def python(
 def find_program(
     name:str, # 'bwrap', or the path of a program
 )->str|None:  # None: there is none
-    "A program's absolute path; the current folder is not searched, whatever PATH says."
+    "A program's absolute path; nothing relative is searched, whatever PATH says."
     import shutil   # not before `leave_current_folder` has been called
-    places = os.environ.get('PATH', os.defpath).split(os.pathsep)
-    found = shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, outside(places))))
+    told = os.environ.get('PATH', os.defpath).split(os.pathsep)
+    places = outside([p for p in told if os.path.isabs(p)])
+    found = shutil.which(name, path=os.pathsep.join(places))
     return os.path.abspath(found) if found else None

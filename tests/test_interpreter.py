@@ -31,8 +31,8 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def trapped(here, tmp_path):
     "What runs Python in the current folder, which is full of traps, and says what was imported."
-    def run(command):
-        env = os.environ | {'PYTHONPATH': HOME}
+    def run(command, path=HOME):
+        env = os.environ | {'PYTHONPATH': path}
         done = subprocess.run(command, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         mark = tmp_path/'imported'
@@ -85,7 +85,8 @@ def test_traps_tell_that_they_are_imported(trapped):
 
 def test_code_finds_its_modules_and_no_trap(trapped):
     code = 'import ctypes, json, torch, eqtutor.names; print(json.dumps(sys.argv[1:]))'
-    assert trapped(python(code, 'a', 'b')) == (['["a",', '"b"]'], [])
+    for path in (HOME, f':{HOME}', '.'):   # the start of Python reads the path, too
+        assert trapped(python(code, 'a', 'b'), path) == (['["a",', '"b"]'], [])
 
 
 def test_the_path_of_a_process_is_the_one_it_is_given():
@@ -116,10 +117,11 @@ def test_what_starts_elsewhere_works_here(here):
 
 def test_a_program_is_never_taken_from_here(here, monkeypatch, tmp_path):
     (tmp_path/'true').mkdir()
-    for folder in (here, tmp_path/'true'):
+    (here/'bin').mkdir()
+    for folder in (here, here/'bin', tmp_path/'true'):
         (program := folder/'bwrap').write_text('#!/bin/sh\n')
         program.chmod(0o755)
-    places = '', '.', str(here), '../here', f'{tmp_path}/true'
+    places = '', '.', str(here), '../here', 'bin', f'{tmp_path}/true'
     monkeypatch.setenv('PATH', os.pathsep.join(places))
     assert find_program('bwrap') == f'{tmp_path}/true/bwrap'
     monkeypatch.setenv('PATH', ':.')
