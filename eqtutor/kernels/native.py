@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from ..core import transforms_active
 
@@ -171,6 +172,27 @@ def modes_active()->bool|None:
     "Does a dispatch mode, a counter say, see what torch does? None where this torch cannot say."
     count = getattr(torch._C, '_len_torch_dispatch_stack', None)   # no name that torch promises
     return None if count is None else count() > 0
+
+
+def is_watched()->bool:
+    "Does a dispatch mode, a counter say, see what torch does, where nobody compiles or transforms?"
+    if torch.compiler.is_compiling() or transforms_active() is not False: return False
+    return modes_active() is not False
+
+
+def counted_as(
+    name:str, # of an operator of this library
+)->Callable[[Callable[..., int]], Callable[..., int]]:
+    """Tell torch's counter the multiply-accumulates of an operator, which it cannot look into: by
+    a function of its arguments, shapes in place of tensors. C may do otherwise than torch in its
+    place; what is counted is what torch does, so that a network costs the same everywhere."""
+    operator = getattr(torch.ops.eqtutor, name)
+    def register(macs:Callable[..., int])->Callable[..., int]:
+        def flops(*arguments, out_shape=None)->int: return 2*macs(*arguments)
+        flop_registry.pop(operator, None)   # a notebook defines its operators once more
+        register_flop_formula(operator)(flops)
+        return macs
+    return register
 
 
 def runs_native(

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..core import (IndexTables, autocast_as, check_input, check_odd,
                           check_positive, one_of, refuse_transforms)
 from ..groups import Group
-from ..kernels.attentive import (Removed, Window, chunk_size, removed_in_chunks,
-                                       removed_macs)
+from ..kernels.attentive import (Removed, Window, chunk_size, gate_macs,
+                                       removed_in_chunks, removed_macs)
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a
@@ -134,8 +134,11 @@ class PairAttention(nn.Module):
         hidden = 0 if self.channel is None else self.channel.squeeze.shape[1]
         total = removed_macs(planes, filters, x_shape[-2:], y_shape[-2:],
                              self.window.kernel_size, hidden)
-        if self.spatial is not None: total += self.spatial.macs(x_shape, y_shape)
-        return total
+        if self.spatial is None: return total
+        turned = self.spatial.macs(x_shape, (*y_shape[:-2], 0, 0))   # off the grid
+        gates = x_shape[0]*self.spatial.in_poses*filters
+        return total + turned + gate_macs(gates, y_shape[-2:], self.spatial.kernel_size,
+                                          self.dilation)
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002f
 #| code-fold: true
