@@ -135,7 +135,7 @@ class PairAttention(nn.Module):
         total = removed_macs(planes, filters, x_shape[-2:], y_shape[-2:],
                              self.window.kernel_size, hidden)
         if self.spatial is None: return total
-        turned = self.spatial.macs(x_shape, (*y_shape[:-2], 0, 0))   # off the grid
+        turned = self.spatial.macs(x_shape, (*y_shape[:-2], 0, 0))   # filters off the grid
         gates = x_shape[0]*self.spatial.in_poses*filters
         return total + turned + gate_macs(gates, y_shape[-2:], self.spatial.kernel_size,
                                           self.dilation)
@@ -302,8 +302,9 @@ class AttentiveConv2d(EquivariantConv2d):
     )->int|None:
         "Output channels at a time for this input; None where all are kept."
         if not isinstance(self.chunk, str): return self.chunk
-        shape = filters_by_pair(self).shape
-        return chunk_size(self.planes(x), shape, self.branch.window)
+        shape = self.in_poses, self.in_channels, self.out_channels, self.out_poses
+        k = self.kernel_size
+        return chunk_size(self.planes(x), (*shape, k, k), self.branch.window)
 
     def forward(self,
         x:Tensor, # an image `(b, i, h, w)`, or a feature map on G `(b, i, |H|, h, w)`
@@ -361,7 +362,10 @@ class AttentiveConv2d(EquivariantConv2d):
         y_shape:tuple[int, ...], # of the output
     )->int:
         "Multiply-accumulates of a forward pass: the convolution and its attention."
-        return super().macs(x_shape, y_shape) + self.branch.macs(x_shape, y_shape)
+        total = super().macs(x_shape, y_shape) + self.branch.macs(x_shape, y_shape)
+        if self.weighs_input: return total
+        turned = super().macs(x_shape, (*y_shape[:-2], 0, 0))   # once more for the branch
+        return total + turned
 
     def extra_repr(self)->str:
         return f'{super().extra_repr()}, attend={self.attend}, chunk={self.chunk}'
