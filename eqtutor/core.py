@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['one_of', 'check_positive', 'check_not_negative', 'check_odd', 'check_divides', 'check_grid', 'same_padding',
-           'check_input', 'once_differentiable', 'refuse_transforms', 'autocast_dtype', 'autocast_as', 'each_pose',
-           'filter_index', 'filter_matrices', 'IndexTables']
+           'check_input', 'once_differentiable', 'transforms_active', 'refuse_transforms', 'autocast_dtype',
+           'autocast_as', 'each_pose', 'filter_index', 'filter_matrices', 'IndexTables']
 
 # %% ../nbs/5_workshop/50_core.ipynb #00000003
 from collections.abc import Callable
@@ -136,12 +136,18 @@ def once_differentiable(
         return backward(ctx, *grads)
     return checked
 
+def transforms_active()->bool|None:
+    "Is a transform of `torch.func` at work? None where this torch cannot say."
+    # no name that torch promises
+    ask = getattr(torch._C, '_are_functorch_transforms_active', None)
+    return ask() if ask else None
+
 def refuse_transforms(
     name:str, # of the layer
 )->None:
     "Raise a `RuntimeError` inside `torch.func`, whose transforms find no rule here."
     if torch.compiler.is_compiling(): return
-    if not torch._C._are_functorch_transforms_active(): return
+    if not transforms_active(): return   # or nobody knows: torch refuses, in its words
     raise RuntimeError(f'{name} has a backward pass of its own, into which vmap, grad '
                        'and the other transforms of torch.func cannot go: use '
                        'torch.autograd.grad, one image at a time where you want a '

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['training_step', 'interleaved', 'time_ratio', 'step_peak', 'in_fresh_process', 'peak_memory', 'CostRow', 'cost_table',
            'markdown_table', 'as_seconds', 'as_megabytes', 'as_factor', 'with_prefix', 'FORMULAS', 'LayerCost', 'Shape',
-           'Twin', 'convolution_macs', 'cost_formula', 'count_macs', 'count_parameters', 'find_by_type', 'layer_costs',
+           'convolution_macs', 'cost_formula', 'count_macs', 'count_parameters', 'find_by_type', 'layer_costs',
            'linear_macs', 'mac_formula', 'no_macs']
 
 # %% ../nbs/5_workshop/66_measuring.ipynb #81f9b465
@@ -32,11 +32,11 @@ from torch import Tensor, nn
 
 from .interpreter import python
 from .macs import (
-    FORMULAS, LayerCost, Shape, Twin, convolution_macs, cost_formula, count_macs,
+    FORMULAS, LayerCost, Shape, convolution_macs, cost_formula, count_macs,
     count_parameters, find_by_type, layer_costs, linear_macs, mac_formula, no_macs)
 
 # %% ../nbs/5_workshop/66_measuring.ipynb #53514d9f
-_all_ = ['FORMULAS', 'LayerCost', 'Shape', 'Twin', 'convolution_macs', 'cost_formula',
+_all_ = ['FORMULAS', 'LayerCost', 'Shape', 'convolution_macs', 'cost_formula',
          'count_macs', 'count_parameters', 'find_by_type', 'layer_costs',
          'linear_macs', 'mac_formula', 'no_macs']
 

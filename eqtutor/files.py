@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'alone_in',
-           'remove_litter', 'results_folder']
+           'remove_litter', 'results_folder', 'NOTE', 'provenance_mark', 'with_note']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
@@ -125,3 +126,26 @@ def results_folder()->Path:
     homes = (Path.cwd(), *Path.cwd().parents, package/'course', package.parent)
     folders = (home/'results' for home in homes)
     return next((f for f in folders if (f/'bench').is_dir()), Path('results'))
+
+
+NOTE = ('† The code that ran is in no commit of the repository: it had uncommitted changes, '
+        'or its commit was not kept.')
+
+
+def provenance_mark(
+    *records:dict[str, Any], # of result files
+)->str:
+    """What stands behind a number of these: ' †' if code that is no commit of the repository had a
+    part in any of them, else nothing. `commit` says so: '…-dirty', '…-unpublished', or none."""
+    for record in records:
+        heads = record.get('environment', record), *record.get('resumed', ())
+        commits = [str(head.get('commit')) for head in heads]
+        if not all(re.fullmatch('[0-9a-f]{40}', commit) for commit in commits): return ' †'
+    return ''
+
+
+def with_note(
+    text:str, # Markdown
+)->str:
+    "The text, and under it what † says, if it is there."
+    return f'{text}\n\n{NOTE}' if '†' in text and NOTE not in text else text

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import torch
 
 from eqtutor.cost import peak_memory
 from eqtutor.models import build_model
+from eqtutor.models.self_attention import GSANet
+from eqtutor.nn import AttentiveGroupConv2d, AttentiveLiftingConv2d
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT/'tools'))
@@ -120,6 +123,38 @@ def test_other_outputs_and_a_broken_symmetry_are_seen(tmp_path):
     assert max(errors['ours'].values()) < 1e-10 < 1e-3 < min(errors['published'].values())
 
 
+def test_full_attention_is_compared_as_it_is_registered():
+    "Nothing of it is replaced, and nothing is said to be: it has no dilation."
+    like = tool.NETWORKS['α-p4-CNN'].like
+    assert like.words == tool.NETWORKS['p4-CNN'].like.words == 'the published Haar constant'
+    kinds = AttentiveLiftingConv2d, AttentiveGroupConv2d
+    branches = [[m.branch.dilation for m in net.modules() if isinstance(m, kinds)]
+                for net in (like.ours(), build_model('alpha-p4-cnn'))]
+    assert branches == [[1]*7]*2
+
+
+def test_self_attention_is_compared_with_its_crops(tmp_path, monkeypatch):
+    "A network like the published one, cropped after the norm, is equal; one not cropped is not."
+    def theirs(**options):
+        class Summed(GSANet):
+            def forward(self, x):
+                y = self.layers(x).amax(2)
+                return y.flatten(2).sum(2)
+        net = Summed('Z2', **options)
+        for m in net.modules():
+            if hasattr(m, 'eps'): m.eps = 1e-12
+        return net
+
+    network, differences = tool.NETWORKS['Z2_SA'], []
+    for options in ({'late_crop': True}, {}, {'crops': None}):
+        like = replace(network.like, theirs=partial(theirs, **options),
+                       translate=lambda name, tensor: (name, tensor))
+        found = tool.outputs(replace(network, like=like), tmp_path)
+        differences.append(found['output_difference'])
+    assert differences[0] < 1e-12 and min(differences[1:]) > 1e-3
+    assert 'crop' in found['outputs'] and 'nothing cropped' not in found['outputs']
+
+
 def test_without_clones_nothing_is_measured(tmp_path, capsys):
     record = tool.main(['--p1', str(tmp_path/'nowhere')])
     assert [r['name'] for r in rows_of(record)] == list(tool.NETWORKS)
@@ -184,6 +219,17 @@ def test_stored_record_is_whole():
     for name, r in rows.items():
         if name != 'R4_SA': assert r['output_difference'] < 1e-13, name
         if r['equivariance']: assert max(r['equivariance']['ours'].values()) < 1e-12, name
+
+
+def test_stored_record_says_what_was_compared():
+    "As the tool says it now; where it was another thing then, the record says which."
+    record = json.loads((ROOT/'results'/'bench'/'published.json').read_text(encoding='utf-8'))
+    for name, r in stored_rows().items():
+        like = tool.NETWORKS[name].like
+        words = like if isinstance(like, str) else f'weights copied, {like.words}'
+        assert 'in place of 4' not in r['outputs']
+        noted = any(note.startswith(f'{name}, outputs:') for note in record.get('corrected', ()))
+        assert r['outputs'] == words or noted, name
 
 
 @pytest.mark.parametrize('their_name', [

@@ -71,9 +71,8 @@ def test_counting_leaves_no_trace(image):
     net = Twice()
     before = {k: v.clone() for k, v in net.state_dict().items()}
     layer_costs(net, image)
-    count_macs(net, image, {nn.Conv2d: lambda layer, x: F.conv2d(x, layer.weight, padding=1)})
+    count_macs(net, image)
     assert net.training and net.conv.training and not net.conv._forward_hooks
-    assert 'forward' not in net.conv.__dict__
     assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
 
 
@@ -124,20 +123,6 @@ def test_registered_formula_is_used_and_can_be_counted(image, torch_formulas):
     with pytest.raises(ValueError, match='no cost formula'): layer_costs(layer, image)
     cost_formula(nn.ConvTranspose2d)(lambda layer, x, y: 2*6*9*7*4*9)
     assert layer_costs(layer, image)[0].macs == count_macs(layer, image) == 2*6*9*7*4*9
-
-
-def test_twin_of_a_type_stands_in_for_subclasses_and_only_for_the_count(image):
-    class Named(nn.Conv2d): pass
-    calls = []
-
-    def twin(layer, x):
-        calls.append(type(layer))
-        return F.conv2d(x[:, :, :5], layer.weight)
-
-    net = nn.Sequential(Named(6, 4, 3))
-    assert count_macs(net, image, {nn.Conv2d: twin}) == 2*4*3*5*6*9
-    assert calls == [Named]
-    assert net(image).shape == (2, 4, 7, 5) and calls == [Named]
 
 
 def test_training_step_drops_gradients():

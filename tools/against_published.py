@@ -109,12 +109,12 @@ def their_attentive(name:str)->nn.Module:
     return getattr(importlib.import_module('experiments.rot_mnist.models.z2cnn'), name)()
 
 
-def their_self_attention(poses:int, crops:tuple[int, ...]=(2, 0, 2, 1, 1))->nn.Module:
+def their_self_attention(poses:int)->nn.Module:
     "The network of P3's Table 2 for rotated MNIST, 5×5 windows."
     group = importlib.import_module('g_selfatt.groups').SE2(num_elements=poses)
     settings:dict[str, Any] = dict(
         in_channels=1, num_channels=20, block_sizes=[2, 3], expansion_per_block=1,
-        crop_per_layer=list(crops), image_size=SIDE, num_classes=10, patch_size=5, num_heads=9,
+        crop_per_layer=[2, 0, 2, 1, 1], image_size=SIDE, num_classes=10, patch_size=5, num_heads=9,
         norm_type='LayerNorm', activation_function='Swish', attention_dropout_rate=.1,
         value_dropout_rate=.1, maxpool_after_last_block=False, normalize_between_layers=False)
     return importlib.import_module('models.group_transformer').GroupTransformer(
@@ -195,24 +195,21 @@ def with_haar_constant(name:str)->nn.Module:
         one_by_one = part.endswith(('squeeze', 'excite'))   # which it counts as we do
         if on_group and not one_by_one:
             layer.register_forward_hook(lambda layer, args, y: y*math.pi/2)
-    # the full α of the paper's code has no dilation in its first layer
-    if name == 'alpha-p4-cnn': net.layers.conv1.branch.dilation = 1
     return net
 
 
-def uncropped_self_attention()->nn.Module:
-    net = GSANet('Z2', crops=None)
+def cropped_late()->nn.Module:
+    net = GSANet('Z2', late_crop=True)   # behind the norm, as published
     for layer in net.modules():
         if isinstance(layer, (nn.GroupNorm, nn.LayerNorm)): layer.eps = 1e-12   # as published
     return net
 
 
 def attentive_likeness(name:str, their_name:str)->Likeness:
-    words, translate = 'the published Haar constant', attentive_weight
+    translate = attentive_weight
     if name == 'alpha-p4-cnn':
-        words += ' and dilation, 1 in place of 4, of the first spatial attention'
         translate = partial(attentive_weight, branch='branch.channel.squeeze')
-    return Likeness(words, partial(with_haar_constant, name),
+    return Likeness('the published Haar constant', partial(with_haar_constant, name),
                     partial(their_attentive, their_name), translate)
 
 
@@ -240,10 +237,10 @@ NETWORKS = {n.name: n for n in (
     Network('E4-Net', 'P4', 'p4-e4-net', their_e4, Likeness(
         'a scale and a shift for each pose, as published',
         partial(build_model, 'p4-e4-net', norm='published'), their_e4, e4_weight), slow=2),
+    # the published network adds up what ours takes the mean of: 4×4 places are left of 28×28
     Network('Z2_SA', 'P3', 'gsa-z2', partial(their_self_attention, 1), Likeness(
-        'nothing cropped (we crop before the norm, the published code after it)',
-        uncropped_self_attention, partial(their_self_attention, 1, (0,)*5),
-        self_attention_weight, factor=(SIDE//2)**2), group='Z2', slow=6),
+        'cropped after the norm, as published', cropped_late, partial(their_self_attention, 1),
+        self_attention_weight, factor=4**2), group='Z2', slow=6),
     Network('R4_SA', 'P3', 'gsa-r4', partial(their_self_attention, 4),
             'not compared: the published pose index is another function', slow=14))}
 

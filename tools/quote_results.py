@@ -12,16 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from eqtutor.files import provenance_mark, with_note
+
 ROOT = Path(__file__).parents[1]
 CHAPTER = ROOT/'nbs'/'4_course'/'30_results.ipynb'
 Rows = list[dict[str, Any]]
 
 
-def bench_rows(
+def bench(
     name:str, # of a file in results/bench
-)->Rows:      # of its first table
-    record = json.loads((ROOT/'results'/'bench'/f'{name}.json').read_text(encoding='utf-8'))
-    return next(iter(record['tables'].values()))
+)->dict[str, Any]:
+    return json.loads((ROOT/'results'/'bench'/f'{name}.json').read_text(encoding='utf-8'))
+
+
+def first_rows(record:dict[str, Any])->Rows: return next(iter(record['tables'].values()))
 
 
 def costs(rows:Rows)->Rows:
@@ -42,14 +46,22 @@ def published(rows:Rows)->Rows:
 
 TABLES:dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     'costs': ('networks', costs), 'published': ('published', published)}
-ESCNN = r'(takes )[\d.]+( times as long as the plain[^;]*; escnn\'s takes )[\d.]+( times)'
+ESCNN = (r'(takes )[\d.]+(?: †)?( times as long as the plain[^;]*; escnn\'s takes )'
+         r'[\d.]+(?: †)?( times)')
 
 
-def table(rows:Rows)->str:
-    "Markdown; numbers to the right."
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    head, *body = (f'| {" | ".join(line)} |\n' for line in lines)
-    return head + '|---|' + '---:|'*(len(rows[0]) - 1) + '\n' + ''.join(body)
+COUNTED = 'network', 'parameters'   # what is not measured
+
+
+def table(
+    rows:Rows,
+    mark:str='', # of their record
+)->str:
+    "Markdown; numbers to the right; what the mark says below."
+    heads = [name if name in COUNTED else f'{name}{mark}' for name in rows[0]]
+    head, *body = (f'| {" | ".join(line)} |' for line in (heads, *(row.values() for row in rows)))
+    lines = [head, '|---|' + '---:|'*(len(rows[0]) - 1), *body]
+    return with_note('\n'.join(lines)) + '\n'
 
 
 def renewed(
@@ -57,12 +69,16 @@ def renewed(
 )->str:
     "The text with the numbers of the result files."
     for mark, (name, make) in TABLES.items():
-        written, found = re.subn(rf'(<!-- {mark} -->\n)(\|.*\n)+',
-                                 lambda m: m[1] + table(make(bench_rows(name))), text)
+        record = bench(name)
+        new = table(make(first_rows(record)), provenance_mark(record))
+        written, found = re.subn(rf'(<!-- {mark} -->\n)(\|.*\n)+(\n†.*\n)?',
+                                 lambda m, new=new: m[1] + new, text)
         if found != 1: raise ValueError(f'expected one table after <!-- {mark} -->, got {found}')
         text = written
-    ours, theirs = (f'{r["time"]:.2f}' for r in bench_rows('escnn')[1:])
-    text, found = re.subn(ESCNN, rf'\g<1>{ours}\g<2>{theirs}\g<3>', text)
+    escnn = bench('escnn')
+    ours, theirs = (f'{r["time"]:.2f}' for r in first_rows(escnn)[1:])
+    mark = provenance_mark(escnn)
+    text, found = re.subn(ESCNN, rf'\g<1>{ours}{mark}\g<2>{theirs}{mark}\g<3>', text)
     if found != 1: raise ValueError('expected one sentence about escnn')
     return text
 

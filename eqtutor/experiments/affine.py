@@ -1,5 +1,6 @@
 "Affine self-convolution (P2) trained and measured: how a layer starts, a short run, a benchmark."
 # Plain module: edited by hand, no notebook exports it.
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +48,7 @@ def unfolded(
     layer:AffineLayer,
     f:Tensor, # its input
 )->Tensor:    # its output
-    "A layer with its windows written down, in k² times the memory: what a FLOP counter can see."
+    "A layer with its windows written down, in k² times the memory: matrix products alone."
     if layer.images and f.ndim == 5: return unfolded(layer, f[:, :, 0])[:, :, None]
     if layer.simple:
         key = values = written_down(layer.affine, map_pixels(layer.embed, f))
@@ -68,6 +69,10 @@ def unfolded(
 class WrittenDown(AffineSelfConv2d):
     "The layer, computed by `unfolded`."
     def forward(self, f:Tensor)->Tensor: return unfolded(self, f)
+
+    def macs(self, x_shape:tuple[int, ...], y_shape:tuple[int, ...])->int:
+        "Those of the layer; but β is added to ψf, not multiplied by query and weights."
+        return super().macs(x_shape, y_shape) - 2*math.prod(y_shape)*self.kernel_size**2
 
 
 class Convolved(AffineSelfConv2d):

@@ -177,10 +177,13 @@ def column(
 
 def accuracy_table(
     runs:Sequence[dict], # as `measure_accuracy` returns them
+    mark:str='',         # of their record, beside what was measured
 )->str:
     "Markdown: a row a group, means over the seeds."
-    lines = ['| group | parameters | test error, ours | class changes at 90° | at 45° | at 22.5° '
-             '| P3, self-attention, rot-MNIST |', '|---' + '|---:'*6 + '|']
+    measured = 'test error, ours', 'class changes at 90°', 'at 45°', 'at 22.5°'
+    heads = ' | '.join(f'{name}{mark}' for name in measured)
+    lines = [f'| group | parameters | {heads} | P3, self-attention, rot-MNIST |',
+             '|---' + '|---:'*6 + '|']
     for g, published in PUBLISHED.items():
         e, size = column(runs, g, 'error'), next(r['parameters'] for r in runs if r['group'] == g)
         changed = (f"{column(runs, g, f'changed at {a}°').mean():.1f} %" for a in (90, 45, 22.5))

@@ -181,10 +181,11 @@ def draw_data(
 
 def table_of_published_runs(
     rows:list[dict[str, Any]], # of results/published-weights.json
+    mark:str='',               # of that record, beside what was measured here
 )->str:
     "Runs that P1's authors published: errors after each epoch, and of the weights on our digits."
     lines = ['| published run | last 20 epochs, mean ± deviation | last epoch | best epoch '
-             '| best epoch, on our digits |', '|---|---:|---:|---:|---:|']
+             f'| best epoch, on our digits{mark} |', '|---|---:|---:|---:|---:|']
     for row in rows:
         there = row['original']
         late = f'{there["late"]:.2f} ± {there["late_deviation"]:.2f}'

@@ -23,7 +23,7 @@ from eqtutor.experiments.estimate import (Estimate, as_size, as_time, device_nam
                                           estimate_training)
 from eqtutor.experiments.tables import chosen_tables
 from eqtutor.experiments.train import Training, own_device, run_training, writable_folder
-from eqtutor.files import checksum, write_atomic, write_json
+from eqtutor.files import checksum, provenance_mark, with_note, write_atomic, write_json
 from eqtutor.training import CHECKPOINT, LOG, Run, environment, read_checkpoint
 
 QUIET = 20.   # seconds between two lines of progress
@@ -71,6 +71,7 @@ class Progress:
     complete:bool=False     # with its test, in a result file
     cpu_seconds:float=0.    # of the epochs that are done
     obstacle:str=''         # why it cannot be run here
+    mark:str=''             # as `provenance_mark` says of the result
 
     def __str__(self)->str:
         if self.obstacle: return self.obstacle
@@ -122,7 +123,8 @@ def progress_of(
         if other:
             return Progress(0, epochs, obstacle=f'{result} is of another run '
                             f'({", ".join(other)}): move it, or choose another --out')
-        return Progress(epochs, epochs, True, content.get('cpu_seconds', 0.))
+        return Progress(epochs, epochs, True, content.get('cpu_seconds', 0.),
+                        mark=provenance_mark(content))
     if not log.exists(): return Progress(0, epochs)
     _, *history = map(json.loads, log.read_text(encoding='utf-8').splitlines())
     return Progress(len(history), epochs, False, sum(e['cpu_seconds'] for e in history))
@@ -265,7 +267,8 @@ def run_job(
         begun = (place.folder(job)/CHECKPOINT).exists()
         result = run_training(job.settings, place.out, place.unfinished, resume=begun, bar=False,
                               after_epoch=Reporter(job, deadline, say))
-        say(f'{job}: test error {1 - result["test"]["accuracy"]:.2%}')
+        error = f'{1 - result["test"]["accuracy"]:.2%}{provenance_mark(result)}'
+        say(with_note(f'{job}: test error {error}'))
     tidy(job, place)
 
 
@@ -372,6 +375,7 @@ class Plan:
         "A row a job, ready for JSON: what, how far, CPU seconds in all, left, and taken."
         return [dict(table=job.table, row=job.label, network=job.settings.network,
                      seed=job.settings.seed, state=str(self.progress[job]),
+                     mark=self.progress[job].mark.strip(),
                      cpu_seconds=round(self.estimates[job].cpu_seconds),
                      left=round(self.left(job)), memory=self.estimates[job].memory,
                      took=round(self.progress[job].cpu_seconds))
@@ -381,10 +385,12 @@ class Plan:
         lines = [f'{"processor time":>14}  {"left":>7}  {"memory":>7}  what']
         for row, job in zip(self.rows(), self.jobs):
             memory, state = as_size(row['memory']), f'{job} ({row["state"]})'
+            state += self.progress[job].mark
             lines.append(f'{as_time(row["cpu_seconds"]):>14}  {as_time(row["left"]):>7}  '
                          f'{memory:>7}  {state}')
         total = as_time(sum(map(self.left, self.jobs)))
-        return '\n'.join([*lines, f'{len(self.jobs)} runs, {total} of processor time left'])
+        total = f'{len(self.jobs)} runs, {total} of processor time left'
+        return with_note('\n'.join([*lines, total]))
 
 
 def make_plan(

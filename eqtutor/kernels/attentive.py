@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STORED', 'SHARE', 'Window', 'window_means', 'peaks', 'patches_at', 'sum_and_max', 'sum_products', 'filter_each',
            'Known', 'statistics', 'weights_of_places', 'Removed', 'removed_from', 'removed_in_chunks', 'chunk_size',
-           'removed_macs']
+           'gate_macs', 'removed_macs']
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000003
 import math
@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..core import once_differentiable
-from .native import call_native, needed_library, runs_native
+from .native import (
+    call_native, counted_as, modes_active, needed_library, runs_native)
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000006
 # Axes: b sample · q pose h̃ of the input · i input channel · n filter in a pose (output
@@ -124,6 +125,22 @@ def pieces(
         for j in range(0, poses, q):
             yield Piece((slice(i, i + b), slice(j, j + q)), rows)
 
+# %% ../../nbs/5_workshop/52_attentive.ipynb #52000030
+#| code-fold: true
+#| code-summary: "Their multiplications, of shapes: for torch's counter"
+def _pairs(filters:Sequence[int], x:Sequence[int])->int:
+    "Samples × poses × input channels × filters, of `(…, q, i, n, p)` and planes."
+    return x[0]*math.prod(filters[-4:-1])
+
+def _product_macs(filters:Sequence[int], x:Sequence[int], window:Sequence[int])->int:
+    "All products of filters and planes."
+    places = Window(*window).out_size(torch.empty(x, device='meta'))
+    return _pairs(filters, x)*filters[-1]*math.prod(places)
+
+def _means_macs(planes:int, size:Sequence[int], kernel_size:int)->int:
+    "`window_means`: over rows, and then over columns."
+    return planes*(kernel_size*size[0] + kernel_size**2)*size[1]
+
 # %% ../../nbs/5_workshop/52_attentive.ipynb #00000010
 @torch.no_grad()
 def _peaks(psi:Tensor, x:Tensor, window:Window)->Tensor:
@@ -144,6 +161,9 @@ def _peaks_op(psi:Tensor, x:Tensor, window:Sequence[int])->Tensor:
 def _peaks_shape(psi, x, window):
     b = x.shape[0]   # not len(x): a compiler would take it for a constant
     return psi.new_empty(b, *psi.shape[:3], dtype=torch.int32)
+
+@counted_as('pair_peaks')
+def _peaks_macs(psi, x, window)->int: return _product_macs(psi, x, window)
 
 def peaks(
     psi:Tensor,    # filters `(q, i, n, p)`
@@ -254,6 +274,9 @@ def _sum_and_max_shapes(w, x, window):
     y = w.new_empty(b, q, n, math.prod(Window(*window).out_size(x)))
     return y, torch.empty_like(y), torch.empty_like(y, dtype=_number_dtype(i))
 
+@counted_as('pair_sum_and_max')
+def _sum_and_max_macs(w, x, window)->int: return _product_macs(w, x, window)
+
 @torch.library.custom_op('eqtutor::pair_sum_and_max_backward', mutates_args=())
 def _sum_and_max_backward_op(
     w:Tensor,
@@ -268,6 +291,10 @@ def _sum_and_max_backward_op(
 @_sum_and_max_backward_op.register_fake
 def _sum_and_max_backward_shapes(w, x, winner, gtotal, gtop, window):
     return torch.empty_like(w), torch.empty_like(x)
+
+@counted_as('pair_sum_and_max_backward')
+def _sum_and_max_backward_macs(w, x, winner, gtotal, gtop, window)->int:
+    return 2*_product_macs(w, x, window)
 
 def _save(ctx, inputs, output):
     w, x, ctx.window = inputs
@@ -370,8 +397,12 @@ class _FilterEach(torch.autograd.Function):
 def _entries_that_meet(w:Tensor, size:Sequence[int], dilation:int)->Tensor:
     "Filters `(…, k, k)` without the entries that only reach outside of planes."
     k = w.shape[-1]
-    cut = max(0, k//2 + 1 + -max(size[-2:])//dilation)
+    cut = _rim(k, size, dilation)
     return w[..., cut:k - cut, cut:k - cut]
+
+def _rim(kernel_size:int, size:Sequence[int], dilation:int)->int:
+    "How many rows of a filter, on each side, only reach outside of planes."
+    return max(0, kernel_size//2 + 1 + -max(size[-2:])//dilation)
 
 def filter_each(
     x:Tensor,     # planes `(b, n, y, x)`
@@ -425,7 +456,9 @@ class _Statistics(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gmean, gtop):
-        return *_statistics_backward(*ctx.saved_tensors, gmean, gtop, ctx.window), None
+        watched = modes_active() is not False   # a counter knows the operator
+        backward = _statistics_backward_op if watched else _statistics_backward
+        return *backward(*ctx.saved_tensors, gmean, gtop, ctx.window), None
 
 # %% ../../nbs/5_workshop/52_attentive.ipynb #52000006
 #| code-fold: true
@@ -454,9 +487,20 @@ def _statistics_shapes(psi, x, window):
     mean = x.new_empty(x.shape[0], *psi.shape[:3])
     return mean, torch.empty_like(mean), torch.empty_like(mean, dtype=torch.int32)
 
+@counted_as('pair_statistics')
+def _statistics_op_macs(psi, x, window)->int:
+    "The products and their places, the entries' means, mean and maximum by these."
+    means = _means_macs(math.prod(x[:-2]), x[-2:], window[0])
+    return _product_macs(psi, x, window) + means + 2*_pairs(psi, x)*psi[-1]
+
 @_statistics_backward_op.register_fake
 def _statistics_backward_shapes(psi, x, place, gmean, gtop, window):
     return psi.new_empty(psi.shape), x.new_empty(x.shape)
+
+@counted_as('pair_statistics_backward')
+def _statistics_backward_macs(psi, x, place, gmean, gtop, window)->int:
+    means = _means_macs(math.prod(x[:-2]), x[-2:], window[0])
+    return means + 4*_pairs(psi, x)*psi[-1]
 
 def _save_statistics(ctx, inputs, output):
     ctx.save_for_backward(*inputs[:2], output[2])
@@ -493,7 +537,9 @@ class _Removed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gy):
-        return *_removed_backward(*ctx.saved_tensors, gy, *ctx.plan), None, None
+        watched = modes_active() is not False   # a counter knows the operator
+        backward = _removed_backward_op if watched else _removed_backward
+        return *backward(*ctx.saved_tensors, gy, *ctx.plan), None, None
 
 def _removed(w:Tensor, x:Tensor, gate:Tensor, window:Window, d:int)->Tensor:
     "What attention removes, `(b, n, y, x)`, by C; nothing is kept but the arguments."
@@ -522,9 +568,20 @@ def _removed_backward_op(
 def _removed_shape(w, x, gate, window, d):
     return w.new_empty(x.shape[0], w.shape[3], *Window(*window).out_size(x))
 
+@counted_as('pair_removed')
+def _removed_op_macs(w, x, gate, window, d)->int:
+    b, q, n = w[0], w[1], w[3]
+    out = Window(*window).out_size(torch.empty(x, device='meta'))
+    return _product_macs(w, x, window) + gate_macs(b*q*n, out, gate[-1], d)
+
 @_removed_backward_op.register_fake
 def _removed_shapes(w, x, gate, gy, window, d):
     return tuple(t.new_empty(t.shape) for t in (w, x, gate))
+
+@counted_as('pair_removed_backward')
+def _removed_backward_macs(w, x, gate, gy, window, d)->int:
+    "Forward once more, as nothing of it is kept, and a gradient for each factor."
+    return 3*_removed_op_macs(w, x, gate, window, d)
 
 def _save_removed(ctx, inputs, output):
     ctx.save_for_backward(*inputs[:3])
@@ -657,6 +714,17 @@ def chunk_size(
     parts = math.ceil(len(x)*q*o*h*each/room)
     return None if parts <= 1 else -(-o//parts)
 
+def gate_macs(
+    planes:int,         # samples × poses of the input × filters
+    size:Sequence[int], # of a plane: height and width
+    kernel_size:int,
+    dilation:int,
+)->int:
+    "Multiply-accumulates of spatial filters: `filter_each` of sums, and of maxima."
+    k = kernel_size - 2*_rim(kernel_size, size, dilation)
+    h, w = (-(-side//dilation)*dilation for side in size)   # the phases are of one size
+    return 2*planes*k**2*h*w
+
 def removed_macs(
     planes:int,         # samples × poses × input channels
     filters:int,        # output channels × poses
@@ -669,6 +737,6 @@ def removed_macs(
     k, pairs = kernel_size, planes*filters
     products = pairs*k**2*out[0]*out[1]
     if not hidden: return products
-    means = planes*(k*size[0] + k**2)*size[1]        # of the entries of the window
+    means = _means_macs(planes, size, k)             # of the entries of the window
     statistics = 2*pairs*k**2                        # mean, and maximum at its place
     return 2*products + means + statistics + 4*pairs*hidden

@@ -2,9 +2,11 @@
 
 Where there is no compiler, or `EQTUTOR_NATIVE=0`, torch computes the same, several times slower.
 A library lies in `~/.cache/eqtutor/native`, under a name made of its source, its compiler and the
-processor; in a folder of this process alone if that cannot be written.
+processor, and of its own bytes: one that is cut or changed is known by that, and built again. It
+lies in a folder of this process alone if that one cannot be written.
 """
 # Plain module: edited by hand, no notebook exports it.
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -18,7 +20,9 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
+from ..core import transforms_active
 from ..interpreter import find_program
 
 REALS = {torch.float32: 'float', torch.float64: 'double'}
@@ -40,31 +44,67 @@ PROCESS = os.getpid()                  # in which torch's threads are, not in it
 
 
 def describe_processor()->str:
-    "What instructions this processor has: a home folder may be shared by different ones."
+    "What programs this processor runs: a home folder may be shared by different ones."
+    machine = f'{platform.machine()} {platform.architecture()[0]} {platform.libc_ver()}'
     try: lines = Path('/proc/cpuinfo').read_text().splitlines()
-    except OSError: return f'{platform.machine()} {platform.processor()}'
-    told = [line for line in lines if line.startswith(('model name', 'flags', 'Features'))]
-    return '\n'.join(sorted(set(told)))
+    except OSError: return f'{machine} {platform.processor()}'
+    features = {line for line in lines if line.startswith(('model name', 'flags', 'Features'))}
+    return '\n'.join([machine, *sorted(features)])
 
 
 def build(
     compiler:str,
     source:Path,
     real:str,     # 'float' or 'double'
-    target:Path,  # the library
-)->None:
+    folder:Path,  # for the library
+    stem:str,     # its name begins with it
+)->Path:
     "Compile to a library that is whole or not there; an `OSError` with the compiler's words."
-    part = target.with_name(f'{target.stem}.{os.getpid()}-{threading.get_ident()}.part')
+    part = folder/f'{stem}.{os.getpid()}-{threading.get_ident()}.part'
     try:
         for tuning in TUNING:
             command = [compiler, *OPTIONS, *tuning, f'-DREAL={real}', str(source), '-o', str(part)]
             # elsewhere: an empty entry of CPATH or LIBRARY_PATH is the current folder
             made = subprocess.run(command, cwd='/', capture_output=True, text=True,
                                   timeout=SECONDS, stdin=subprocess.DEVNULL)
-            if made.returncode == 0: return os.replace(part, target)
+            if made.returncode == 0: return keep(part, stem)
         raise OSError(made.stderr.strip() or f'exit status {made.returncode}')
     finally:
         part.unlink(missing_ok=True)
+
+
+def keep(
+    part:Path, # a library
+    stem:str,
+)->Path:
+    "The library on the disk, its digest in its name: what is named so is whole, or is not used."
+    with open(part, 'rb') as file: os.fsync(file.fileno())
+    target = part.with_name(f'{stem}-{digest_of(part)}.so')
+    os.replace(part, target)
+    return target
+
+
+def digest_of(path:Path)->str: return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def opened(path:Path)->ctypes.CDLL:
+    "A library, its threads those of torch; an `OSError` or `AttributeError` if it is none."
+    library = ctypes.CDLL(str(path))
+    library.use_threads_of(parallel_of_torch(), ctypes.c_long(PROCESS))
+    return library
+
+
+def kept_library(
+    folder:Path,
+    stem:str,
+)->ctypes.CDLL|None:
+    "The library that was built before, if it is what it was; one that is not is removed."
+    for path in folder.glob(f'{stem}-*.so'):
+        try:
+            if path.stem == f'{stem}-{digest_of(path)}': return opened(path)
+        except (OSError, AttributeError): pass   # of another system, say
+        with contextlib.suppress(OSError): path.unlink()
+    return None
 
 
 def library_folder()->Path:
@@ -91,24 +131,24 @@ def native_library(
     name:str,           # 'windows' is windows.c, beside this file
     dtype:torch.dtype,  # of the numbers it computes with
 )->ctypes.CDLL|None:    # None: let torch compute
-    "A library, built if it is not there; a warning where building fails."
+    "A library, built if it is not there as it was; a warning where that fails."
     compiler = find_compiler()
     if compiler is None or dtype not in REALS: return None
     source, real = Path(__file__).with_name(f'{name}.c'), REALS[dtype]
     texts = [path.read_text(encoding='utf-8') for path in (source, source.with_name('tasks.h'))]
     told = *texts, compiler, str(OPTIONS), describe_processor()
     mark = hashlib.sha256('\n'.join(told).encode()).hexdigest()[:16]
-    target = library_folder()/f'{name}-{real}-{mark}.so'
+    folder, stem = library_folder(), f'{name}-{real}-{mark}'
+    if library := kept_library(folder, stem): return library
+    failed = f'{compiler} could not build {source.name} in {folder}'
     try:
-        if not target.exists(): build(compiler, source, real, target)
-        library = ctypes.CDLL(str(target))
-    except (OSError, subprocess.TimeoutExpired) as error:
-        warnings.warn(f'{compiler} could not build {source.name}, torch computes in its place, '
-                      f'several times slower (EQTUTOR_NATIVE=0 asks for that): {error}',
-                      stacklevel=2)
+        path = build(compiler, source, real, folder, stem)
+        failed = f'{path}, which {compiler} has just built of {source.name}, cannot be loaded'
+        return opened(path)
+    except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
+        warnings.warn(f'{failed}; torch computes in its place, several times slower '
+                      f'(EQTUTOR_NATIVE=0 asks for that): {error}', stacklevel=2)
         return None
-    library.use_threads_of(parallel_of_torch(), ctypes.c_long(PROCESS))
-    return library
 
 
 def needed_library(
@@ -130,6 +170,33 @@ def parallel_of_torch()->ctypes.c_void_p:
     except (OSError, AttributeError): return ctypes.c_void_p()
 
 
+def modes_active()->bool|None:
+    "Does a dispatch mode, a counter say, see what torch does? None where this torch cannot say."
+    count = getattr(torch._C, '_len_torch_dispatch_stack', None)   # no name that torch promises
+    return None if count is None else count() > 0
+
+
+def is_watched()->bool:
+    "Does a dispatch mode, a counter say, see what torch does, where nobody compiles or transforms?"
+    if torch.compiler.is_compiling() or transforms_active() is not False: return False
+    return modes_active() is not False
+
+
+def counted_as(
+    name:str, # of an operator of this library
+)->Callable[[Callable[..., int]], Callable[..., int]]:
+    """Tell torch's counter the multiply-accumulates of an operator, which it cannot look into: by
+    a function of its arguments, shapes in place of tensors. C may do otherwise than torch in its
+    place; what is counted is what torch does, so that a network costs the same everywhere."""
+    operator = getattr(torch.ops.eqtutor, name)
+    def register(macs:Callable[..., int])->Callable[..., int]:
+        def flops(*arguments, out_shape=None)->int: return 2*macs(*arguments)
+        flop_registry.pop(operator, None)   # a notebook defines its operators once more
+        register_flop_formula(operator)(flops)
+        return macs
+    return register
+
+
 def runs_native(
     name:str,              # as for `native_library`
     *tensors:torch.Tensor, # all that C would read
@@ -141,8 +208,7 @@ def runs_native(
     if torch.compiler.is_compiling():
         exporting = getattr(torch.compiler, 'is_exporting', None)   # from torch 2.7 on
         return WANTED and not (exporting and exporting())
-    if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
-        return False
+    if transforms_active() is not False or modes_active() is not False: return False
     return native_library(name, tensors[0].dtype) is not None
 
 

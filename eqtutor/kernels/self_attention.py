@@ -17,7 +17,8 @@ from einops import rearrange
 from torch import Tensor
 
 from ..core import autocast_as, autocast_dtype, once_differentiable
-from .native import call_native, needed_library, runs_native
+from .native import (
+    call_native, counted_as, needed_library, runs_native)
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000007
 # Axes: b images, n heads, N = b·n; g = gy·gx tiles, t = ty·tx queries of a tile,
@@ -494,6 +495,17 @@ def _attended(q, kv, table, poses, seed, window):
     b, n, S, h, w, d = q.shape
     return q.new_empty(b, n, h, w, table.shape[1], d)
 
+def _attention_macs(q, table, poses, window)->tuple[int, int]:
+    "Of the scores, and of the values: of all keys that tiles see, as in `attend_tiles`."
+    (b, n, S, h, w, d), R, Q = q, table[1], poses[1]
+    tile, radius = [_divisor(side, window[0]//2) for side in (h, w)], window[0]//2
+    K, queries = math.prod(t + 2*radius for t in tile), b*n*h*w*d
+    return queries*(S*Q*(K + 1) + S*R*K), queries*R*Q*K
+
+@counted_as('window_attention')
+def _attend_macs(q, kv, table, poses, seed, window)->int:
+    return sum(_attention_macs(q, table, poses, window))
+
 @torch.library.custom_op('eqtutor::window_attention_backward', mutates_args=(), schema=(
     '(Tensor g, Tensor q, Tensor kv, Tensor table, Tensor poses, Tensor seed, '
     'int[] window) -> (Tensor, Tensor, Tensor, Tensor)'))
@@ -509,6 +521,12 @@ def _attend_backward_op(g, q, kv, table, poses, seed, window):
 @_attend_backward_op.register_fake
 def _gradients_of(g, q, kv, table, poses, seed, window):
     return tuple(t.new_empty(t.shape) for t in (q, kv, table, poses))
+
+@counted_as('window_attention_backward')
+def _attend_backward_macs(g, q, kv, table, poses, seed, window)->int:
+    "The scores once more, and a gradient for each factor of every product."
+    scores, values = _attention_macs(q, table, poses, window)
+    return 3*scores + 2*values
 
 def _call_c(tensors, results, seed, window):
     q, kv, table, poses = (t.contiguous() for t in tensors)

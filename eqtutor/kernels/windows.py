@@ -6,6 +6,7 @@
 __all__ = ['shifted', 'Window', 'derive', 'window_sum', 'window_scores', 'window_mask']
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #00000003
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from ..core import (autocast_as, autocast_dtype, check_divides, check_odd,
                           check_positive, same_padding)
-from .native import call_native, native_library, runs_native
+from .native import (
+    call_native, counted_as, is_watched, needed_library, runs_native)
 
 # axes: b images, n heads, d channels of a head, s sources, k² offsets Δ of the window,
 # h rows, w columns; … poses, or none
@@ -161,20 +163,32 @@ def _empty_form(by, window, weights, scale, values, target)->Tensor:
     '(str by, int[] window, Tensor? weights, Tensor? scale, Tensor? values, '
     'Tensor? target) -> Tensor'))
 def _form_op(by, window, *factors):
-    some, window = factors[2] if factors[3] is None else factors[3], Window(*window)
-    library = native_library('windows', some.dtype)
-    if library is None or not some.numel(): return _by_loops(by, window, *factors)
+    given, window = [f for f in factors if f is not None], Window(*window)
+    empty = not all(f.numel() for f in given)
+    if empty or not runs_native('windows', *given):
+        return _by_loops(by, window, *factors)
+    library = needed_library('windows', given[0].dtype)
     return _by_c(library.window_form, by, window, *factors)
 
 @_form_op.register_fake
 def _form_fake(by, window, *factors):
     return _empty_form(by, Window(*window), *factors)
 
+@counted_as('window_form')
+def _form_macs(by, window, weights, scale, values, target)->int:
+    "One for each weight and channel; and the sum over the sources, which comes first."
+    kernel_size, _, sources = window
+    b, n, channels, *places = values if target is None else target
+    if target is None: channels //= sources
+    products = 1 + sources if sources > 1 else 1   # a single ψ only scales
+    return b*n*channels*math.prod(places)*kernel_size**2*products
+
 # %% ../../nbs/5_workshop/51_windows.ipynb #5100000e
 def derive(by:str, window:Window, *factors:Tensor|None)->Tensor:
     "The derivative of T in the factor that is None, by C or by loops."
     given = [f for f in factors if f is not None]
-    if runs_native('windows', *given): return _form_op(by, window, *factors)
+    if runs_native('windows', *given) or is_watched():   # a counter knows the operator
+        return _form_op(by, window, *factors)
     return _by_loops(by, window, *factors)
 
 # %% ../../nbs/5_workshop/51_windows.ipynb #0000000f

@@ -136,9 +136,13 @@ class GroupAffineMap(IndexTables):
     def at_centre(self, f:Tensor)->Tensor:
         "`A_(x,h)[f](x)`, `(b, heads·|H|, c/heads, h, w)`."
         centre = self.kernel_size**2//2
-        psi, y = (t[..., centre, None, None] for t in self.psi_and_beta())
-        for factor, source in zip(psi, self.sources(f)): y = y + factor*source
-        return y
+        psi, beta = (t[..., centre] for t in self.psi_and_beta())
+        psi = rearrange(psi, 'a n d -> (n d) 1 a')
+        beta = rearrange(beta, 'n d -> (n d) 1 1')
+        sources = rearrange(self.sources(f), 'a b n d y x -> (n d) a (b y x)')
+        y = torch.baddbmm(beta, psi, sources)[:, 0]
+        y = y.unflatten(-1, (f.shape[0], *f.shape[-2:]))
+        return rearrange(y, '(n d) b y x -> b n d y x', d=self.psi.shape[0]//self.heads)
 
     def scores(self, queries:Tensor, f:Tensor)->Tensor:
         "`⟨query(x), A_(x,h)[f](x+Δ)⟩` by head and pose, `(b, heads·|H|, k², h, w)`."
@@ -261,12 +265,13 @@ class AffineLayer(nn.Module):
     )->int:
         "Multiply-accumulates of a forward pass; scaling by a single ψ is not counted."
         poses, k2 = len(self.group), self.kernel_size**2
-        source = 1 if self.lifts else poses                         # poses of the input
-        maps, offsets = (1, k2) if self.simple else (3, 2*k2 + 1)   # offsets of all ψ
+        source, maps = 1 if self.lifts else poses, 1 if self.simple else 3
         linear = maps*self.in_channels*source*source + self.out_channels*poses*poses
-        summed = poses*source*offsets if source > 1 else 0          # over source poses
+        windows = 4*poses*k2                             # f and β, in scores and mixture
+        if source > 1: windows += 2*poses*source*k2      # by ψ, over the source poses
+        centre = 0 if self.images else poses*source      # the query's own
         pixels = x_shape[0]*x_shape[-2]*x_shape[-1]
-        return pixels*self.out_channels*(linear + summed + 2*poses*k2)
+        return pixels*self.out_channels*(linear + windows + centre)
 
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, '

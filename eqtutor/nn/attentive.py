@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..core import (IndexTables, autocast_as, check_input, check_odd,
                           check_positive, one_of, refuse_transforms)
 from ..groups import Group
-from ..kernels.attentive import (Removed, Window, chunk_size, removed_in_chunks,
-                                       removed_macs)
+from ..kernels.attentive import (Removed, Window, chunk_size, gate_macs,
+                                       removed_in_chunks, removed_macs)
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a
@@ -134,8 +134,11 @@ class PairAttention(nn.Module):
         hidden = 0 if self.channel is None else self.channel.squeeze.shape[1]
         total = removed_macs(planes, filters, x_shape[-2:], y_shape[-2:],
                              self.window.kernel_size, hidden)
-        if self.spatial is not None: total += self.spatial.macs(x_shape, y_shape)
-        return total
+        if self.spatial is None: return total
+        turned = self.spatial.macs(x_shape, (*y_shape[:-2], 0, 0))   # filters off the grid
+        gates = x_shape[0]*self.spatial.in_poses*filters
+        return total + turned + gate_macs(gates, y_shape[-2:], self.spatial.kernel_size,
+                                          self.dilation)
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002f
 #| code-fold: true
@@ -299,8 +302,9 @@ class AttentiveConv2d(EquivariantConv2d):
     )->int|None:
         "Output channels at a time for this input; None where all are kept."
         if not isinstance(self.chunk, str): return self.chunk
-        shape = filters_by_pair(self).shape
-        return chunk_size(self.planes(x), shape, self.branch.window)
+        shape = self.in_poses, self.in_channels, self.out_channels, self.out_poses
+        k = self.kernel_size
+        return chunk_size(self.planes(x), (*shape, k, k), self.branch.window)
 
     def forward(self,
         x:Tensor, # an image `(b, i, h, w)`, or a feature map on G `(b, i, |H|, h, w)`
@@ -358,7 +362,10 @@ class AttentiveConv2d(EquivariantConv2d):
         y_shape:tuple[int, ...], # of the output
     )->int:
         "Multiply-accumulates of a forward pass: the convolution and its attention."
-        return super().macs(x_shape, y_shape) + self.branch.macs(x_shape, y_shape)
+        total = super().macs(x_shape, y_shape) + self.branch.macs(x_shape, y_shape)
+        if self.weighs_input: return total
+        turned = super().macs(x_shape, (*y_shape[:-2], 0, 0))   # once more for the branch
+        return total + turned
 
     def extra_repr(self)->str:
         return f'{super().extra_repr()}, attend={self.attend}, chunk={self.chunk}'

@@ -1,5 +1,6 @@
 "C on a processor: where it is built, when it is not, and that nobody can tell but by the clock."
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -8,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from eqtutor import core
 from eqtutor.kernels import native
 from eqtutor.kernels.native import (build, find_compiler, library_folder, native_library,
                                     needed_library, runs_native)
 from eqtutor.kernels.windows import Window, derive, window_sum
 from eqtutor.nn import AttentiveGroupConv2d, E4Conv2d, GroupSelfAttention2d
+from tests.forked import script, start, wait
 
 SOURCES = sorted(Path(native.__file__).parent.glob('*.c'))
 compiled = pytest.mark.skipif(find_compiler() is None, reason='no C compiler, or EQTUTOR_NATIVE=0')
@@ -36,8 +39,8 @@ def forget(): native_library.cache_clear()
 def test_sources_compile_without_a_warning(source, real, tmp_path, monkeypatch):
     strict = '-Wall', '-Wextra', '-Werror'
     monkeypatch.setattr(native, 'OPTIONS', (*native.OPTIONS, *strict))
-    build(find_compiler(), source, real, tmp_path/'x.so')
-    assert [p.name for p in tmp_path.iterdir()] == ['x.so']
+    built = build(find_compiler(), source, real, tmp_path, 'x')
+    assert list(tmp_path.iterdir()) == [built] and built.match('x-*.so')
 
 def test_nothing_is_built_where_none_is_wanted(monkeypatch):
     monkeypatch.setenv('EQTUTOR_NATIVE', '0')
@@ -72,6 +75,95 @@ def test_libraries_are_kept_and_found_again(monkeypatch, tmp_path):
     assert native_library('windows', torch.float64)
     assert kept.stat().st_mtime_ns == written
 
+USER = """
+import sys, warnings
+import torch
+import torch.nn.functional as F
+from eqtutor.kernels import native
+from eqtutor.kernels.windows import window_sum
+
+built, build = [], native.build
+native.build = lambda *arguments: built.append(arguments) or build(*arguments)
+warnings.simplefilter('error')
+torch.manual_seed(0)
+w, v = torch.randn(2, 1, 9, 5, 6), torch.randn(2, 1, 3, 5, 6)
+near = F.unfold(v[:, 0], 3, padding=1).view(2, 1, 3, 9, 5, 6)
+want = torch.einsum('bnkyx,bndkyx->bndyx', w, near)
+torch.testing.assert_close(window_sum(w, v, 3), want)
+library = native.native_library('windows', torch.float32)
+assert library, 'torch computes in its place'
+assert len(built) == int(sys.argv[1]), f'built {len(built)} times'
+print(library._name)
+"""
+
+def use(folder, cache, builds):
+    "In a process of its own: C gives what torch gives; how often it is built; its library."
+    program, output = folder/'user.py', folder/'output'
+    program.write_text(USER)
+    process = start(script, program, (str(builds),), output=output,
+                    environ={'XDG_CACHE_HOME': str(cache)})
+    assert wait(process, output, 300), f'exit status {process.exitcode}: {output.read_text()}'
+    return Path(output.read_text().strip())
+
+def cut(path): os.truncate(path, path.stat().st_size//2)
+
+def empty(path): os.truncate(path, 0)
+
+def change(path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4000] + bytes(255 - byte for byte in whole[4000:7000]) + whole[7000:])
+
+def replace_by_text(path): path.write_text('no library')
+
+def replace_by_another(path):
+    attention = Path(native.__file__).with_name('attention.c')
+    os.replace(native.build(find_compiler(), attention, 'float', path.parent, 'other'), path)
+
+def forget_its_digest(path): path.rename(path.with_name(path.name.rpartition('-')[0] + '.so'))
+
+def replace_by_one_that_cannot_be_loaded(path):
+    path.write_text('of another system')
+    path.rename(path.with_name(f'{path.name.rpartition("-")[0]}-{native.digest_of(path)}.so'))
+
+@pytest.fixture(scope='module')
+def library(tmp_path_factory):
+    "As it was built by another process, in a cache of its own."
+    folder = tmp_path_factory.mktemp('built')
+    return use(folder, folder/'cache', builds=1)
+
+@compiled
+@pytest.mark.parametrize('damage', [
+    cut, empty, change, replace_by_text, replace_by_another, forget_its_digest,
+    replace_by_one_that_cannot_be_loaded], ids=lambda f: f.__name__)
+def test_a_library_that_is_not_what_was_built_is_built_again(damage, library, tmp_path):
+    copy = tmp_path/'cache'/'eqtutor'/'native'/library.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(library, copy)
+    damage(copy)
+    assert use(tmp_path, tmp_path/'cache', builds=1) == copy
+    assert copy.read_bytes() == library.read_bytes()
+    assert list(copy.parent.glob('*-*-*-*.so')) == [copy]   # what was damaged is gone
+
+@compiled
+def test_a_library_that_is_what_was_built_is_used(library):
+    assert use(library.parent, library.parents[2], builds=0) == library
+
+@compiled
+def test_c_computes_where_nothing_can_be_kept(tmp_path):
+    use(tmp_path, '/proc', builds=1)
+
+@compiled
+def test_a_library_that_cannot_be_loaded_is_called_so(monkeypatch, tmp_path):
+    "A compiler that writes anything but a library; its words are not blamed for it."
+    compiler = tmp_path/'cc'
+    compiler.write_text('#!/bin/sh\nfor last; do :; done\necho rubbish > "$last"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv('CC', str(compiler))
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path/'cache'))
+    forget()
+    with pytest.warns(UserWarning, match='just built of windows.c, cannot be loaded; torch'):
+        assert native_library('windows', torch.float32) is None
+
 @pytest.mark.parametrize('root', ['/dev/null', '/proc'])
 def test_a_folder_of_ones_own_where_nothing_can_be_kept(root, monkeypatch):
     monkeypatch.setenv('XDG_CACHE_HOME', root)
@@ -95,6 +187,27 @@ def test_only_what_c_knows_goes_there():
     assert not runs_native('windows', x.to('meta'))
     assert not torch.func.vmap(lambda x: torch.tensor(runs_native('windows', x)))(x).any()
 
+class Without:
+    "A module, less a name."
+    def __init__(self, module, **others):
+        self.module, self.others = module, others
+
+    def __getattr__(self, name):
+        if self.others.get(name, '') is None: raise AttributeError(name)
+        return self.others.get(name) or getattr(self.module, name)
+
+PRIVATE = '_are_functorch_transforms_active', '_len_torch_dispatch_stack'
+
+@pytest.mark.parametrize('lacking', [*[(name,) for name in PRIVATE], PRIVATE], ids='+'.join)
+def test_layers_run_where_torch_lacks_names_it_never_promised(lacking, monkeypatch):
+    want = {name: step(name) for name in LAYERS}
+    poorer = Without(torch, _C=Without(torch._C, **dict.fromkeys(lacking)))
+    for module in (core, native): monkeypatch.setattr(module, 'torch', poorer)
+    assert not runs_native('windows', torch.ones(2)), 'C, where nobody knows who looks'
+    for name, tensors in want.items():
+        for a, b in zip(step(name), tensors): torch.testing.assert_close(a, b, **CLOSE)
+
+CLOSE = dict(rtol=1e-10, atol=1e-11)
 LAYERS = {'E4': (lambda: E4Conv2d(4, 4, 3, 'p4m'), (2, 4, 8, 9, 11)),
           'self-attention': (lambda: GroupSelfAttention2d(4, 4, 'p4', window=3, heads=2),
                              (2, 4, 4, 6, 11)),
@@ -120,7 +233,7 @@ def test_layers_compute_the_same_without_c(name, monkeypatch):
     forget()
     slow = step(name)
     assert any(not torch.equal(a, b) for a, b in zip(fast, slow)), 'the same code ran twice'
-    for a, b in zip(fast, slow): torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
+    for a, b in zip(fast, slow): torch.testing.assert_close(a, b, **CLOSE)
 
 @compiled
 @pytest.mark.parametrize('name', LAYERS)
@@ -217,7 +330,7 @@ os._exit(int(window_sum(w, v, 3).max() != 9))
 """
 
 @compiled
-@pytest.mark.parametrize('script', [CHILD, FIRST_IN_CHILD], ids=['again', 'first'])
-def test_a_forked_child_computes_too(script):
+@pytest.mark.parametrize('program', [CHILD, FIRST_IN_CHILD], ids=['again', 'first'])
+def test_a_forked_child_computes_too(program):
     "Threads do not live on in a child; none wait for it here."
-    subprocess.run([sys.executable, '-c', script], check=True, timeout=120)
+    subprocess.run([sys.executable, '-c', program], check=True, timeout=120)

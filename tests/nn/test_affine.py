@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from eqtutor.actions import act
 from eqtutor.cost import count_macs, layer_costs
@@ -13,7 +14,7 @@ from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb
 from eqtutor.experiments.affine import unfolded
 from eqtutor.groups import Group, get_group
 from eqtutor.kernels.windows import window_scores, window_sum
-from eqtutor.nn.affine import (AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap,
+from eqtutor.nn.affine import (AffineMap, AffineSelfConv2d, GroupAffineMap,
                                GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d,
                                LiftingAffineSelfConv2d, SimpleAffineSelfConv2d,
                                attention_weights, filters_at)
@@ -274,11 +275,19 @@ def test_the_conditioned_start_is_the_map_itself_and_a_template(group, lifts):
 
 @pytest.mark.parametrize('group', ['Z2', 'p4', 'p4m'])
 @pytest.mark.parametrize('cls', LAYERS, **ids)
-def test_a_layer_counts_what_its_unfolded_twin_costs(cls, group):
+def test_a_layer_counts_what_it_multiplies_and_what_its_unfolded_twin_does(cls, group):
     layer, x = made(cls, 3, *([] if cls.images else [group]))
-    counted = count_macs(layer, x, twins={AffineLayer: unfolded})
+    counted = count_macs(layer, x)
     assert sum(row.macs for row in layer_costs(layer, x)) == counted
-    torch.testing.assert_close(unfolded(layer, x), layer(x), **close)
+    with FlopCounterMode(display=False) as counter: y = unfolded(layer, x)
+    torch.testing.assert_close(y, layer(x), **close)
+    poses = len(layer.group)
+    source = 1 if layer.lifts else poses
+    more = 2*9*poses                              # β by query and weights: the twin adds it to ψf
+    if source > 1 and layer.simple: more += (9 + 1)*poses*source   # ψ twice, and at the centre
+    if source == 1 and not layer.images: more += poses             # a single ψ at the centre
+    places = len(x)*x.shape[-2]*x.shape[-1]*layer.out_channels
+    assert counted == counter.get_total_flops()//2 + places*more
 
 
 # --- what the chapter says of the layers, measured against loops and twins

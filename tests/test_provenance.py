@@ -1,0 +1,168 @@
+"Where a number's code is in no commit, that stands beside the number, wherever it is quoted."
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eqtutor.experiments.reproduce import Job, Place, Plan, progress_of
+from eqtutor.experiments.tables import chosen_tables
+from eqtutor.files import NOTE, provenance_mark, with_note
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT/'results'
+sys.path.append(str(ROOT/'tools'))
+import quote_results   # noqa: E402
+
+COMMIT = '0123456789'*4
+
+
+def read(path): return json.loads(path.read_text(encoding='utf-8'))
+
+def record_of(name): return read(RESULTS/f'{name}.json')
+
+
+# --- the mark
+
+@pytest.mark.parametrize('record, marked', [
+    ({'commit': COMMIT}, False), ({'commit': f'{COMMIT}-dirty'}, True),
+    ({'commit': f'{COMMIT}-unpublished'}, True), ({'commit': None}, True), ({}, True),
+    ({'environment': {'commit': COMMIT}}, False),
+    ({'environment': {'commit': f'{COMMIT}-dirty'}}, True),
+    ({'commit': COMMIT, 'resumed': [{'commit': COMMIT}]}, False),
+    ({'commit': COMMIT, 'resumed': [{'commit': f'{COMMIT}-dirty'}]}, True)])
+def test_a_number_is_marked_unless_commits_hold_its_code(record, marked):
+    assert provenance_mark(record) == (' †' if marked else '')
+    assert provenance_mark({'commit': COMMIT}, record) == provenance_mark(record)
+
+def test_the_mark_is_explained_once_and_only_where_it_is():
+    assert with_note('| 1 |') == '| 1 |'
+    assert with_note('| 1 † |') == with_note(with_note('| 1 † |')) == f'| 1 † |\n\n{NOTE}'
+
+def test_commits_that_are_not_marked_are_in_the_repository():
+    "A result of a commit that was not kept says so: `…-unpublished`."
+    def git(*words): return subprocess.run(['git', *words], cwd=ROOT, capture_output=True, text=True)
+    if git('rev-parse', '--is-shallow-repository').stdout.strip() != 'false':
+        pytest.skip('no git, or a clone without its history')
+    commits = set()
+    for path in RESULTS.rglob('*.json'):
+        record = read(path)
+        if provenance_mark(record): continue
+        heads = record.get('environment', record), *record.get('resumed', ())
+        commits |= {head['commit'] for head in heads}
+    assert len(commits) > 5
+    assert not [c for c in commits if git('cat-file', '-e', f'{c}^{{commit}}').returncode]
+
+
+# --- where numbers are quoted: all files of these names under `results`
+
+QUOTES = {
+    'nbs/2_training/13_networks': ['demo/*', 'equal-time/z2-cnn-*/*', 'equal-time/p4-cnn-*/*'],
+    'nbs/3_papers/21b_attentive_networks': [
+        'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn*-rotmnist/*',
+        'alpha-*/*', 'short/alpha-*/*', 'equal-time/p4-cnn-*/*', 'equal-time/alpha-*/*'],
+    'nbs/3_papers/22b_affine_networks': [
+        'bench/affine', 'affine-starts/*', 'affine-small/*', 'affine-short/*'],
+    'nbs/3_papers/23b_self_attention_networks': [
+        'bench/gsa', 'bench/e4', 'bench/published', 'equal-time/*', 'equal-time/*/*',
+        'short/gsa-*/*'],
+    'nbs/3_papers/24b_e4_networks': [
+        'bench/e4', 'bench/published', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
+        'p4-cnn-big15-rotmnist/*', 'equal-time/*/*', 'short/p4-e4-net-*/*', 'data-efficiency/*/*'],
+    'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
+    'nbs/4_course/30_results': [
+        '*-rotmnist/*', 'equal-time/*', 'equal-time/*/*', 'data-efficiency/*/*']}
+ELSEWHERE = {   # not in a chapter
+    'bench/networks': 'README', 'bench/escnn': 'README', 'beyond-frame': 'chapter 25, no number'}
+
+def files_of(patterns): return {p for pattern in patterns for p in RESULTS.glob(f'{pattern}.json')}
+
+def shown(chapter):
+    "Markdown of a chapter, its own and that of its outputs."
+    for cell in read(ROOT/f'{chapter}.ipynb')['cells']:
+        if cell['cell_type'] == 'markdown': yield ''.join(cell['source'])
+        for output in cell.get('outputs', []):
+            yield ''.join(output.get('data', {}).get('text/markdown', []))
+
+def test_all_result_files_are_known_here():
+    known = set().union(*map(files_of, QUOTES.values()), files_of(ELSEWHERE))
+    assert set(RESULTS.rglob('*.json')) == known
+
+@pytest.mark.parametrize('chapter', QUOTES)
+def test_chapters_mark_what_they_quote(chapter):
+    "As many explanations as tables with a mark; a mark if and only if a file has one."
+    marked = any(provenance_mark(read(path)) for path in files_of(QUOTES[chapter]))
+    texts = [text for text in shown(chapter) if '†' in text]
+    assert marked == bool(texts)
+    tables = [text for text in texts if re.search(r'^\|.*†', text, re.M)]
+    assert all(NOTE in text for text in tables)
+    assert not marked or tables
+
+ROWS = {
+    'nbs/2_training/13_networks': [('demo/*', r'^\| test accuracy in %.*\| any angle{}')],
+    'nbs/3_papers/21b_attentive_networks': [
+        ('bench/attentive', r'^\| network \|.*\| peak memory{} \|'),
+        ('bench/attentive', r'^\| layer 2 \|.*\| time{} \|'),
+        ('published-weights', r'best epoch, on our digits{} \|'),
+        ('bench/published', r'^\| ours over theirs, in one process \| time{} \| memory{} \|'),
+        ('p4-cnn-rotmnist/*', r'^\| p4-CNN \| 2\.39, 2\.40, 2\.41 \| 2\.40 ± 0\.01{} \|'),
+        ('p4-cnn-big11-rotmnist/*', r'^\| BIG11-p4-CNN \| 2\.62 \| 2\.62{} \|')],
+    'nbs/3_papers/22b_affine_networks': [
+        ('bench/affine', r'^\| form \| time{} \| memory{} \|'),
+        ('affine-small/p4-asc-0', r'^\| p4ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
+        ('affine-small/asc-0', r'^\| ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
+        ('affine-short/conv-se-0', r'^\| ResNet29\+SE \|[^|†]*{} \|$')],
+    'nbs/3_papers/23b_self_attention_networks': [
+        ('bench/gsa', r'^\| network \| products .*\| time{} \| peak memory{} \|')],
+    'nbs/3_papers/24b_e4_networks': [
+        ('bench/e4', r'^\| \| multiplications, one digit \| time{} \| memory{} \|'),
+        ('p4-cnn-rotmnist/*', r'^\| p4-CNN, full recipe \| 2\.40 ± 0\.01 %{} \|'),
+        ('p4-e4-net-rotmnist/*', r'^\| E4-Net, full recipe \| 1\.53 %{} \|')],
+    'nbs/3_papers/26_beyond_the_grid': [
+        ('beyond-accuracy', r'^\| group \| parameters \| test error, ours{} \|.*at 22\.5°{} \|')],
+    'nbs/4_course/30_results': [
+        ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),
+        ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
+        ('p4-cnn-rotmnist/*', r'ends at 2\.40 ± 0\.01 %{} here'),
+        ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
+        ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')]}
+
+@pytest.mark.parametrize('chapter, files, line', [
+    (chapter, *row) for chapter, rows in ROWS.items() for row in rows])
+def test_a_line_has_the_mark_of_its_files_and_no_other(chapter, files, line):
+    mark = provenance_mark(*map(read, files_of([files])))
+    assert re.search(line.replace('{}', mark), '\n'.join(shown(chapter)), re.M)
+
+
+# --- README, and the command that runs the tables
+
+@pytest.mark.parametrize('name', ['networks', 'published', 'escnn'])
+def test_readme_follows_the_commit_of_a_benchmark(name, monkeypatch):
+    readme, bench = (ROOT/'README.md').read_text(encoding='utf-8'), quote_results.bench
+    counts = []
+    for suffix in ('', '-dirty'):
+        def changed(other, suffix=suffix):
+            record = copy.deepcopy(bench(other))
+            if other == name: record['commit'] = COMMIT + suffix
+            return record
+        monkeypatch.setattr(quote_results, 'bench', changed)
+        text = quote_results.renewed(readme)
+        assert quote_results.renewed(text) == text
+        counts.append(text.count('†'))
+    assert counts[0] < counts[1]
+
+def test_reproduce_marks_a_result_in_its_list(tmp_path):
+    table, = chosen_tables(['P4.1'])
+    job = Job(table.name, table.rows[0].label, table.training(table.rows[0]))
+    place, known = Place(tmp_path, tmp_path/'unfinished'), record_of('p4-e4-net-rotmnist/0')
+    place.result(job).parent.mkdir(parents=True)
+    texts = []
+    for suffix in ('', '-dirty'):
+        place.result(job).write_text(json.dumps(known | {'commit': COMMIT + suffix}))
+        progress = progress_of(job, place)
+        assert progress.complete
+        texts.append(str(Plan([], {job: progress}, {})) + progress.mark)
+    assert texts[0] != texts[1] and texts[1].endswith('†')
