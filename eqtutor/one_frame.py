@@ -385,8 +385,9 @@ def dependence(
     reads = [_reader(layer, f, trial) for trial in range(trials)]
     def there(*terms:Tensor)->bool:
         "Is their sum more than an error of tol in the largest of them can make?"
-        largest = torch.stack([size, *(term.abs().max() for term in terms)]).max()
-        return bool(sum(terms).abs().max() > len(terms)*tol*largest) # type: ignore[union-attr]
+        stack = torch.stack(terms)
+        largest = torch.maximum(size, stack.abs().max())
+        return bool(stack.sum(0).abs().max() > len(terms)*tol*largest)
     def meet(read:Read, a:Place, b:Place)->bool:
         return any(there(read((a, k), (b, k)), -read((a, k)), -read((b, k)), read())
                    for k in (1, 2))
