@@ -98,7 +98,8 @@ def test_outputs_that_may_turn_or_not_must_be_named(wrap):
         wrap(net, 'p4')(x)
     for kind in 'vector on H', 'invariant':
         assert_equivariant(wrap(net, 'p4', kind=kind), x, 'p4', kind=kind)
-    with pytest.raises(ValueError, match="kind 'image', got shape"): wrap(net, 'p4', kind='image')(x)
+    with pytest.raises(ValueError, match="kind 'image', got shape"):
+        wrap(net, 'p4', kind='image')(x)
     with pytest.raises(ValueError, match='expected one of .* got .scores.'):
         wrap(net, 'p4', kind='scores')(x)
     with pytest.raises(ValueError, match=r'axis 2 must be the group axis of C4, \|H\| = 4'):
