@@ -260,27 +260,41 @@ def attentive_pair(
 Place = tuple[int, int]
 Read = Callable[..., Tensor]
 
-def _denominators(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:float
-                 )->Tensor:
-    "All D with D and D·F additive, by their steps: none, one (D > 0), several."
+def _denominator(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:float
+                )->tuple[bool|None, Tensor, float]:
+    "Is an additive D > 0 with additive D·F there (None: not to be said)? Steps, error."
     levels = list(product(range(3), repeat=len(at)))
     F = torch.stack([read(own, *zip(at, level))[0, :, 0] for level in levels])
     change = F - F.mean(0)
     most = change.abs().max()
-    F = change/most if most > tol*F.abs().max() else 0*change
+    size = F.abs().max()/most       # of F, if its largest change is 1; NaN if F is 0
+    # what errors of tol in F can do to the equations, as a matrix norm
+    noise = 2*tol*size*(7*F.shape[1])**.5
+    unknown = F[:0, 0], float('inf')
+    if not noise < 1: return None, *unknown
     additive = torch.tensor([[1, *(v == k for v in level for k in (1, 2))]
                              for level in levels], dtype=F.dtype)
     Q = torch.linalg.qr(additive).Q
     def excess(v:Tensor)->Tensor: return v - Q @ (Q.T @ v)     # what is not additive
     # D = Q d is additive. D·F is too where equations @ d = 0: d in the null space
     # column k: F·Q[:, k] less its additive part: 27 numbers, 7 relations, 20 equations
-    equations = torch.cat([excess(F[:, c:c + 1]*Q) for c in range(F.shape[1])])
-    _, S, solutions = torch.linalg.svd(equations, full_matrices=False)
-    D = Q @ solutions[S < tol].T                               # `(27, solutions)`
-    if D.shape[1] == 1: D = D[:, (D*D[0].sign() > tol).all(0)]
+    equations = torch.cat([excess(column[:, None]*Q) for column in (change/most).T])
+    _, S, V = torch.linalg.svd(equations, full_matrices=False)
+    if S[-1] > noise: return False, *unknown
+    # d of unit length, if there is one, lies within `off` of V[-1]
+    off = (2**.5*noise/S[-2]).item()
+    if off > len(F)**-.5: return None, *unknown                # several may fit
+    D = Q @ V[-1]
+    D = D*D.sum().sign()
+    if D.min() < -off: return False, *unknown
+    # affirmed with ten times the error that the equations show
+    shown = 10*torch.maximum(S[-1], torch.finfo(F.dtype).eps*size)
+    if D.min() < 2**.5*shown/S[-2]: return None, *unknown
     # its steps, at unit length, since a factor is free
-    differences = torch.linalg.lstsq(additive, D).solution[1:].T
-    return differences/differences.norm(dim=1, keepdim=True)
+    inverse = torch.linalg.pinv(additive)[1:]
+    steps = inverse @ D
+    off = 2*off*(torch.linalg.matrix_norm(inverse, 2)/steps.norm()).item()
+    return True, steps/steps.norm(), off
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #f15470e4
 #| code-fold: true
@@ -298,20 +312,26 @@ def _reader(layer:Callable[[Tensor], Tensor], f:Tensor, trial:int)->Read:
         g = f.clone()
         for (down, right), step in moved:
             g[..., row + down, column + right] += steps[step]
-        return layer(g)[..., row, column]
+        y = layer(g)[..., row, column]
+        if y.isfinite().all(): return y
+        raise ValueError('the layer answers NaN or infinity when features are raised '
+                         'by 1 to 3: give it less, lambda f: layer(f/10) for instance')
     return read
 
 def _quotient(met:list[Read], at:tuple[Place, ...], tol:float
              )->tuple[bool|None, bool|None, bool|None]:
     "Is it a quotient where sources met, and do its scores depend on target, source?"
-    found = [[_denominators(read, at, ((0, 0), own), tol) for own in (0, 1)]
+    found = [[_denominator(read, at, ((0, 0), own), tol) for own in (0, 1)]
              for read in met]
-    solutions = [len(D) for pair in found for D in pair]
-    if 0 in solutions: return False, None, None
-    if max(solutions) > 1: return None, None, None
+    verdicts = [verdict for pair in found for verdict, *_ in pair]
+    if False in verdicts: return False, None, None
+    if None in verdicts: return None, None, None
     # unit vectors: parallel, if two is its part along one
-    apart = [(two - (one @ two)*one).abs().max() for (one,), (two,) in found]
-    return True, bool(max(apart) > 1e3*tol), True
+    apart = [((two - (one @ two)*one).norm(), a + b)
+             for (_, one, a), (_, two, b) in found]
+    if any(distance > error for distance, error in apart): return True, True, True
+    seen = max(error for _, error in apart) < .01
+    return True, False if seen else None, True
 
 def _check_double(f:Tensor)->None:
     if f.dtype == torch.float64: return
@@ -354,21 +374,25 @@ def dependence(
     # a random feature map on G `(b, c, |H|, h, w)`, float64, larger than the window,
     # of size 1 or less: features are raised by 1 to 3
     f:Tensor,
-    tol:float=1e-9,  # relative differences above it count
+    tol:float=1e-9,  # the largest relative error that the layer is believed to make
     # sources to try, as (down, right) of the target: three
     at:tuple[Place, ...]=((0, 1), (-1, -1), (1, 0)),
     trials:int=8,    # feature maps to try
 )->Dependence:
     "Form of a layer and on whom its weights depend, at the middle pixel (25.7, 25.9)."
     _check_double(f)
-    size, target = layer(f).abs().max(), (0, 0)
+    size, target = layer(f).nan_to_num(0, 0, 0).abs().max(), (0, 0)
     reads = [_reader(layer, f, trial) for trial in range(trials)]
-    def there(d:Tensor)->bool: return bool(d.abs().max() > tol*size)
+    def there(*terms:Tensor)->bool:
+        "Is their sum more than an error of tol in the largest of them can make?"
+        stack = torch.stack(terms)
+        largest = torch.maximum(size, stack.abs().max())
+        return bool(stack.sum(0).abs().max() > len(terms)*tol*largest)
     def meet(read:Read, a:Place, b:Place)->bool:
-        return any(there(read((a, k), (b, k)) - read((a, k)) - read((b, k)) + read())
+        return any(there(read((a, k), (b, k)), -read((a, k)), -read((b, k)), read())
                    for k in (1, 2))
     corner = -(f.shape[-2]//2), -(f.shape[-1]//2)
-    far = any(there(read((corner, 2)) - read()) for read in reads)
+    far = any(there(read((corner, 2)), -read()) for read in reads)
     met = [r for r in reads if any(meet(r, *pair) for pair in combinations(at, 2))]
     if far: return Dependence(True, bool(met), False, None, None)
     if met: return Dependence(False, True, *_quotient(met[:3], at, tol))

@@ -221,15 +221,67 @@ def test_dependence_says_of_known_maps_what_they_are(layer, on, form):
     found = dependence(layer, double(1, 3, 1, 5, 5)/100)
     assert (found.on, found.form) == (on, form)
 
-@pytest.mark.parametrize('channels', [1, 3])
-def test_maximum_is_told_from_a_sum(channels):
-    "At one random feature map it is a sum, where a third pixel is the largest."
-    forms = []
-    for seed in range(20):
+def forms(layer, channels, seeds):
+    found = []
+    for seed in range(seeds):
         torch.manual_seed(seed)
-        forms.append(dependence(pool, double(1, channels, 1, 5, 5)).form)
-    assert set(forms) <= {'another local map', 'not said'}
-    assert forms.count('another local map') >= 18
+        found.append(dependence(layer, double(1, channels, 1, 5, 5)/2).form)
+    return found
+
+def test_maximum_is_told_from_a_sum():
+    "At one random feature map it is a sum, where a third pixel is the largest."
+    found = forms(pool, 3, 20)
+    assert set(found) <= {'another local map', 'not said'}
+    assert found.count('another local map') >= 18
+
+def window(f):
+    "The nine features of one channel around each pixel, zeros beyond the border."
+    x = torch.nn.functional.pad(f[:, 0, 0], (1,)*4)
+    return x.unfold(1, 3, 1).unfold(2, 3, 1).flatten(3)
+
+def steep(s):
+    "Softmax attention on one channel, with the scores s·x·y: a quotient."
+    def attend(f):
+        y, x = window(f), f[:, 0, 0, ..., None]
+        return ((s*x*y).softmax(-1)*y).sum(-1)[:, None, None]
+    return attend
+
+@pytest.mark.parametrize('s, allowed', [
+    (1, {'a quotient'}), (4, {'a quotient'}), (10, {'a quotient', 'not said'}),
+    (20, {'a quotient', 'not said'}), (100, {'not said'})])
+def test_a_steep_softmax_is_no_other_local_map(s, allowed):
+    "Where its denominators span more than 16 digits, nothing is proved."
+    assert set(forms(steep(s), 1, 12)) <= allowed
+
+def test_a_maximum_of_one_channel_is_not_told_from_a_steep_softmax():
+    assert 'a quotient' not in forms(pool, 1, 12)
+
+@pytest.mark.parametrize('error, allowed', [(1e-10, {'a quotient', 'not said'}),
+                                            (1e-6, {'another local map'})])
+def test_what_an_error_of_tol_could_have_made_proves_nothing(error, allowed):
+    def inexact(f):
+        return steep(1)(f)*(1 + error*(1e3*window(f).sum(-1)).sin()[:, None, None])
+    assert set(forms(inexact, 1, 6)) <= allowed
+
+def test_a_difference_of_steps_that_tol_could_have_made_is_no_dependence():
+    "Scores of the source alone, and an error that depends on the target."
+    def inexact(f):
+        y, x = window(f), f[:, 0, 0, ..., None]
+        return ((y + 1e-10*(1e3*x*y).sin()).softmax(-1)*y.sin()).sum(-1)[:, None, None]
+    torch.manual_seed(0)
+    found = dependence(inexact, double(1, 1, 1, 5, 5)/2)
+    assert (found.form, found.on) == ('a quotient', 'source')
+
+@pytest.mark.parametrize('s', [1, 20])
+def test_rounding_of_large_terms_is_no_mixed_difference(s):
+    layer = summed(lambda n, x, y: (s*y).exp())
+    torch.manual_seed(0)
+    found = dependence(layer, double(1, 1, 1, 5, 5)/2)
+    assert (found.form, found.on) == ('one sum', 'source')
+
+def test_overflow_is_no_zero():
+    with pytest.raises(ValueError, match=r'NaN or infinity .* layer\(f/10\)'):
+        dependence(lambda f: (400*window(f)).exp().sum(-1)[:, None, None], double(1, 1, 1, 5, 5))
 
 @pytest.mark.parametrize('layer, on, form', [
     (lambda: SpatialAttention(4, 'p4', 3), 'not said', 'another local map'),

@@ -31,8 +31,10 @@ class GroupUpsample2d(nn.Module):
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w), got {tuple(x.shape)}')
         rows, columns = (n*self.scale_factor for n in x.shape[-2:])
-        corners = False if self.mode == 'bilinear' else None
-        y = F.interpolate(x.flatten(1, -3), (rows, columns), mode=self.mode,
+        # torch's own 'nearest' misses pixels at some factors, such as 41
+        mode, corners = 'nearest-exact', None
+        if self.mode == 'bilinear': mode, corners = 'bilinear', False
+        y = F.interpolate(x.flatten(1, -3), (rows, columns), mode=mode,
                           align_corners=corners)
         return y.unflatten(1, x.shape[1:-2])
 
@@ -58,8 +60,22 @@ class GroupConvTranspose2d(EquivariantConv2d):
         if output_padding == 0: return
         raise ValueError('output_padding puts pixels at one end alone, which is not '
                          f'equivariant to {self.group.name}: got {output_padding}. '
-                         f'kernel_size={stride + 2} and padding=1 make each side '
-                         f'{stride} times longer, as does GroupUpsample2d({stride})')
+                         + self._whole_factor())
+
+    def _whole_factor(self)->str:
+        "How each side gets `stride` times longer: the nearest kernel that can do it."
+        s, d, k = self.stride, self.dilation, self.kernel_size
+        # the padding 2p = d(k - 1) + 1 - s is whole; off the grid kernels are odd
+        kernels = [n for n in range(1, k + s + 2) if n % 2 or self.group.is_grid]
+        twice = {n: d*(n - 1) + 1 - s for n in kernels}
+        fitting = [n for n in kernels if twice[n] >= 0 and twice[n] % 2 == 0]
+        upsample = f'GroupUpsample2d({s}), and GroupConv2d after it'
+        if not fitting:
+            return (f'No kernel with stride={s} and dilation={d} makes each side {s} '
+                    f'times longer: use {upsample}')
+        best = min(fitting, key=lambda n: (abs(n - k), -n))
+        return (f'kernel_size={best} and padding={twice[best]//2} make each side {s} '
+                f'times longer, as does {upsample}')
 
     def reset_parameters(self)->None:
         "A pixel hears of every `stride`-th place only: larger weights, by as much."

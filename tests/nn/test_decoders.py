@@ -1,4 +1,7 @@
 "Layers that enlarge: bad input, sizes, dtypes, blocks of channels, compilation, cost."
+import re
+from math import prod
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +12,7 @@ from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb
 from eqtutor.groups import C, D, get_group
 from eqtutor.nn import (
     GroupAdaptivePool2d, GroupConv2d, GroupConvTranspose2d, GroupUpsample2d, LiftingConv2d)
+from eqtutor.plain import to_plain
 
 GROUPS = {'p4': 4, 'p4m': 8, 'mirror': 2}
 
@@ -31,15 +35,57 @@ def test_a_transposed_convolution_is_exact_at_every_size(group, sizes, shape, bl
 def test_without_symmetry_they_are_torch_s_own(blocks):
     torch.manual_seed(0)
     x = torch.randn(2, 4, 5, 7)
-    for mode in 'nearest', 'bilinear':
-        same = nn.Upsample(scale_factor=3, mode=mode)(x)
-        torch.testing.assert_close(GroupUpsample2d(3, mode)(x), same)
+    same = nn.Upsample(scale_factor=3, mode='bilinear')(x)
+    torch.testing.assert_close(GroupUpsample2d(3, 'bilinear')(x), same)
     layer = GroupConvTranspose2d(4, 6, 4, 'Z2', 3, 1, dilation=2, groups=blocks)
     own = nn.ConvTranspose2d(4, 6, 4, 3, 1, dilation=2, groups=blocks)
     filters = layer.weight.unflatten(0, (blocks, -1))[:, :, :, 0]
     own.weight.data = filters.transpose(1, 2).flatten(0, 1)
     own.bias.data = layer.bias.data
     torch.testing.assert_close(layer(x[:, :, None])[:, :, 0], own(x))
+
+def blocks_of(x, s):
+    "Pixel (i, j) of the large map is pixel (⌊i/s⌋, ⌊j/s⌋) of the small one."
+    rows, cols = ([i//s for i in range(n*s)] for n in x.shape[-2:])
+    return x[..., rows, :][..., cols]
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize('shape', [(1, 2, 2, 3), (1, 1, 4, 1, 5), (1, 1, 16, 1)])
+def test_nearest_is_exact_at_every_factor_up_to_200(shape, dtype):
+    x = torch.arange(prod(shape)).view(shape).to(dtype)
+    wrong = [s for s in range(1, 201)
+             if not torch.equal(GroupUpsample2d(s)(x), blocks_of(x, s))]
+    assert wrong == []
+
+@pytest.mark.parametrize('s', [2, 41, 97])
+def test_nearest_is_exact_in_every_layout_and_program(s):
+    layer, x = GroupUpsample2d(s), torch.randn(2, 3, 4, 5)
+    right = blocks_of(x, s)
+    assert torch.equal(layer(x.to(memory_format=torch.channels_last)), right)
+    for program in (torch.export.export(layer, (x,)).module(),
+                    to_plain(layer, x=x)):
+        assert torch.equal(program(x), right)
+
+@pytest.mark.slow
+def test_nearest_is_exact_when_compiled():
+    layer, x = GroupUpsample2d(41), torch.randn(2, 3, 4, 5)
+    assert torch.equal(torch.compile(layer, fullgraph=True)(x), blocks_of(x, 41))
+
+def test_the_gradient_of_a_pixel_is_the_sum_over_its_block():
+    x = torch.randn(1, 1, 4, 2, 3).double().requires_grad_()
+    weight = torch.randn(1, 1, 4, 82, 123).double()
+    (GroupUpsample2d(41)(x)*weight).sum().backward()
+    sums = weight.unflatten(-1, (3, 41)).sum(-1).unflatten(-2, (2, 41)).sum(-2)
+    torch.testing.assert_close(x.grad, sums)
+
+@pytest.mark.parametrize('n', [2, 33, 257])
+def test_bilinear_is_exact_up_to_rounding_at_every_factor_up_to_200(n):
+    torch.manual_seed(0)
+    x = torch.randn(1, 1, 1, n)
+    for s in range(1, 201, 1 if n < 33 else 8):
+        layer = GroupUpsample2d(s, 'bilinear')
+        apart = (layer(x.flip(-1)).flip(-1) - layer(x)).abs().max()
+        assert apart < 1e-6*(n + 1), s
 
 @pytest.mark.parametrize('cls', [LiftingConv2d, GroupConv2d, GroupConvTranspose2d])
 def test_blocks_of_channels_do_not_hear_of_each_other(cls):
@@ -77,8 +123,24 @@ def test_macs_with_blocks_are_those_that_torch_counts(cls, poses):
 def test_pixels_at_one_end_are_refused():
     with pytest.raises(ValueError, match='kernel_size=4 and padding=1 make each side 2 times'):
         GroupConvTranspose2d(3, 2, 3, 'p4', stride=2, padding=1, output_padding=1)
-    doubled = GroupConvTranspose2d(3, 2, 4, 'p4', stride=2, padding=1)   # what it advises
-    assert doubled(torch.randn(1, 3, 4, 7, 5)).shape == (1, 2, 4, 14, 10)
+
+@pytest.mark.parametrize('group, poses', [('p4', 4), ('C8', 8)])
+@pytest.mark.parametrize('kernel_size', [1, 3, 5])
+@pytest.mark.parametrize('stride', [1, 2, 3, 4])
+@pytest.mark.parametrize('dilation', [1, 2, 3])
+def test_what_the_refusal_advises_makes_each_side_so_many_times_longer(
+        group, poses, kernel_size, stride, dilation):
+    sizes = dict(stride=stride, dilation=dilation)
+    with pytest.raises(ValueError) as refused:
+        GroupConvTranspose2d(1, 1, kernel_size, group, padding=1, output_padding=1, **sizes)
+    f, text = torch.randn(1, 1, poses, 4, 7), str(refused.value)
+    followed = [GroupUpsample2d(int(s)) for s in re.findall(r'GroupUpsample2d\((\d+)\)', text)]
+    assert followed
+    for k, p in re.findall(r'kernel_size=(\d+) and padding=(\d+)', text):
+        followed.append(GroupConvTranspose2d(1, 1, int(k), group, padding=int(p), **sizes))
+    for layer in followed: assert layer(f).shape[-2:] == (4*stride, 7*stride)
+    possible = stride % 2 or (dilation % 2 and group == 'p4')   # 2p = d(k - 1) + 1 - s
+    assert len(followed) == (2 if possible else 1)
 
 def test_wrong_input_is_named():
     layer = GroupConvTranspose2d(3, 2, 2, 'p4', 2)
@@ -139,3 +201,18 @@ def test_the_adjoint(group):
     swapped = turned.unflatten(0, (2, 1)).transpose(1, 2).flatten(0, 1)
     layer.weight.data = swapped.detach()
     torch.testing.assert_close(layer(torch.ones_like(y)), back)
+
+@pytest.mark.parametrize('n', [7, 8, 9, 10])
+def test_the_transpose_has_the_pixels_that_a_stride_leaves_over(n):
+    "Proposition 67.4: without a rest it is (67.1), with one it is larger by the rest."
+    torch.manual_seed(0)
+    sizes = dict(stride=3, padding=1, bias=False)
+    conv, back = (cls(1, 1, 3, 'Z2', **sizes).double()
+                  for cls in (GroupConv2d, GroupConvTranspose2d))
+    back.weight.data = conv.weight.data
+    f = torch.randn(1, 1, 1, n, n).double().requires_grad_()
+    y = conv(f)
+    transposed, = torch.autograd.grad(y, f, y.detach())
+    shorter, rest = back(y.detach()), (n - 1) % 3
+    assert shorter.shape[-1] == n - rest
+    torch.testing.assert_close(transposed[..., :n - rest, :n - rest], shorter)
