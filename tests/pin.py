@@ -1,10 +1,11 @@
-"""What every network and layer computes, in a few numbers each: `tests/pins.json`.
+"""What every network and layer computes, in a few numbers each, and digests of all records of runs.
 
 `python -m tests.pin --write` computes them again, all or those that are named, and says what has
-changed. A number changes only where it is meant to, and the commit that changes it says why.
+changed. A pin changes only where it is meant to, and the commit that changes it says why.
 No random generator of torch is asked: weights and inputs come from their names alone.
 """
 import argparse
+import hashlib
 import json
 import zlib
 from functools import partial
@@ -25,8 +26,9 @@ from eqtutor.models.unet import GroupUNet
 from .nn.every_layer import EXAMPLES, IMAGE, on_group
 
 FILE = Path(__file__).with_name('pins.json')
-ABOUT = ('What networks and layers compute, see pin.py. A number changes only where it is meant '
-         'to, and the commit that changes it says why.')
+RESULTS = FILE.parents[1]/'results'
+ABOUT = ('What networks and layers compute, and digests of the records of runs: see pin.py. A pin '
+         'changes only where it is meant to, and the commit that changes it says why.')
 NUMBERS = ('output in eval', 'output in train', 'gradient of the input',
            'gradients of the parameters', 'statistics after the step')
 TOLERANCE = 1e-10   # of what a sum of so many numbers comes to
@@ -176,11 +178,33 @@ SLOW = {'p4-resnet18', 'p4m-resnet18', 'p4m-e4-resnet18', 'gsa-r12', 'gsa-r16',
                                           'p4m-e4-resnet18'))}
 
 
+# --- records of runs
+
+# who computed, when and by what: said of a record, and no number of it
+AROUND = 'versions', 'hardware', 'commit', 'resumed', 'environment'
+
+
+def digest(record):
+    "Of all numbers of a record."
+    numbers = {key: value for key, value in record.items() if key not in AROUND}
+    return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def digests():
+    "Of each record but tables, which are measured anew."
+    records = {str(path.relative_to(RESULTS)): json.loads(path.read_text(encoding='utf-8'))
+               for path in sorted(RESULTS.rglob('*.json'))}
+    return {name: digest(record) for name, record in records.items() if 'tables' not in record}
+
+
 # --- the file
+
+def content(): return json.loads(FILE.read_text(encoding='utf-8'))
+
 
 def pinned():
     "The numbers of each network and layer."
-    return json.loads(FILE.read_text(encoding='utf-8'))['pins']
+    return content()['pins']
 
 
 def changes(name, found, pins):
@@ -195,38 +219,51 @@ def changes(name, found, pins):
     return lines
 
 
-def write(names):
-    "Pin what has changed; the other numbers stay, and names that are gone go."
-    pins, lines = pinned() if FILE.exists() else {}, []
-    new = {}
+def changed_records(pins):
+    "Records that are new, gone or not what they were, in words."
+    now = digests()
+    return [f'results/{name}: is {"gone" if name not in now else "not what is pinned"}'
+            for name in sorted(now.keys() | pins.keys()) if now.get(name) != pins.get(name)]
+
+
+def compare(names):
+    "What has changed, in words, and the pins as they should be; others stay, and who is gone goes."
+    before = content() if FILE.exists() else dict(pins={}, records={})
+    pins, lines, new = before['pins'], [], {}
     for name, case in ALL.items():
-        new[name] = old = pins.get(name)
-        if names and name not in names: continue
+        old = pins.get(name)
+        if names and name not in names:
+            if old: new[name] = old
+            continue
         found = compute(*case)
         lines += changes(name, found, pins)
         new[name] = [a if a is not None and b.agrees(a) else float(f'{b.value:.12g}')
                      for a, b in zip(old or [None]*len(NUMBERS), found)]
+    if names: return lines, dict(pins=new, records=before['records'])
     lines += [f'{name}: is gone' for name in pins if name not in ALL]
-    rows = ',\n'.join(f'  {json.dumps(name)}: {json.dumps(row)}'
-                      for name, row in new.items() if row)
+    return lines + changed_records(before['records']), dict(pins=new, records=digests())
+
+
+def write(pins, records):
+    "A line for each, so that a difference shows which."
+    def rows(entries): return ',\n'.join(f'  {json.dumps(k)}: {json.dumps(v)}'
+                                         for k, v in entries.items())
     FILE.write_text(f'{{"about": {json.dumps(ABOUT)},\n "numbers": {json.dumps(NUMBERS)},\n'
-                    f' "pins": {{\n{rows}}}}}\n', encoding='utf-8')
-    return lines
+                    f' "pins": {{\n{rows(pins)}}},\n "records": {{\n{rows(records)}}}}}\n',
+                    encoding='utf-8')
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('names', nargs='*', help='networks and layers; all if there are none')
+    parser.add_argument('names', nargs='*', help='networks and layers; all, and records, if none')
     parser.add_argument('--write', action='store_true', help=f'write {FILE.name}')
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - ALL.keys(): parser.error(f'unknown: {", ".join(unknown)}')
-    if given.write: lines = write(given.names)
-    else:
-        pins = pinned()
-        lines = [line for name in given.names or ALL
-                 for line in changes(name, compute(*ALL[name]), pins)]
+    lines, now = compare(given.names)
     print(*lines or ['nothing has changed'], sep='\n')
-    if lines and given.write: print('The commit says why these numbers change.')
+    if lines and given.write:
+        write(**now)
+        print('The commit says why these pins change.')
     return int(bool(lines) and not given.write)
 
 
