@@ -2,6 +2,7 @@
 import copy
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,11 @@ PICTURES = {'rotmnist': (2_000, 50_000), 'digits': (200, 400), 'cifar10': (500, 
 def network_of(record, folder):
     settings = record['settings']
     if folder not in ('affine-small', 'affine-short'): return build_model(settings['network'])
-    group, small = settings.get('group', 'Z2'), folder == 'affine-small'
-    options = dict(widths=(8 if group == 'Z2' else 4,)*3, in_channels=1) if small else {}
-    heads = dict(options=dict(heads=4)) if small and settings['network'] != 'conv' else {}
-    return affine_resnet(settings['network'], group, settings.get('se', False), **options, **heads)
+    operator, group = settings['network'], settings.get('group', 'Z2')
+    make = partial(affine_resnet, operator, group, settings.get('se', False))
+    if folder == 'affine-short': return make()
+    width, options = 8 if group == 'Z2' else 4, None if operator == 'conv' else {'heads': 4}
+    return make(widths=(width,)*3, in_channels=1, options=options)
 
 
 def place_of(record, folder):
