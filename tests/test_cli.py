@@ -3,7 +3,6 @@
 The demo trains, wins on turned digits, and leaves three whole files.
 """
 import json
-import os
 import re
 import subprocess
 import sys
@@ -55,22 +54,24 @@ def eqtutor(*args):
 @pytest.fixture(scope='module')
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp('demo')/'new'
-    result = eqtutor('demo', '--out', out)
-    busy = os.getloadavg()[0]/os.cpu_count() if hasattr(os, 'getloadavg') else 1
-    return out, busy, *result
+    return out, *eqtutor('demo', '--out', out)
 
 
-def test_demo_succeeds_within_its_budget(demo):
-    out, busy, code, output, seconds, peak = demo
+def test_demo_succeeds_in_little_memory(demo):
+    _, code, output, seconds, peak = demo
     assert code == 0, output[-3000:]
-    limit = 120*max(1, busy)   # two minutes on two cores that have nothing else to do
-    assert seconds < limit, f'took {seconds:.0f} s, expected less than {limit:.0f} s'
     assert 0 < peak < 2e9, f'peak memory {peak/1e9:.2f} GB'
     print(f'{seconds:.0f} s, {peak/1e9:.2f} GB')
 
 
+@pytest.mark.slow
+def test_demo_takes_less_than_two_minutes(demo):
+    "On two cores that have nothing else to do."
+    assert demo[3] < 120
+
+
 def test_demo_says_what_it_found(demo):
-    output = demo[3]
+    output = demo[2]
     parts = '21,620', '24,610', 'any angle', 'conv7', 'demo.html'
     assert all(part in output for part in parts), output
 
@@ -92,7 +93,7 @@ def test_layer_errors(demo):
 def test_demo_records_its_data_and_shows_a_line_for_every_layer(demo):
     record = json.loads((demo[0]/'demo.json').read_text(encoding='utf-8'))
     assert record['config']['train'] == 1_197
-    table = demo[3].partition('equivariance error after layer')[2].partition('\n\n')[0]
+    table = demo[2].partition('equivariance error after layer')[2].partition('\n\n')[0]
     shown = [line.split()[0] for line in table.splitlines()[1:]]
     assert shown == list(record['layer_error']['p4-CNN']) and len(shown) > 7
 

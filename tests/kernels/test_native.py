@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from eqtutor.kernels import native
 from eqtutor.kernels.native import (build, find_compiler, library_folder, native_library,
                                     needed_library, runs_native)
 from eqtutor.kernels.windows import Window, derive, window_sum
-from eqtutor.nn import AttentiveGroupConv2d, E4Conv2d, GroupSelfAttention2d
+from eqtutor.nn import (AffineSelfConv2d, AttentiveGroupConv2d, AttentiveLiftingConv2d, E4Conv2d,
+                        GroupAffineSelfConv2d, GroupSelfAttention2d, GroupSimpleAffineSelfConv2d,
+                        LiftingAffineSelfConv2d, SimpleAffineSelfConv2d)
 from tests.forked import script, start, wait
 
 SOURCES = sorted(Path(native.__file__).parent.glob('*.c'))
@@ -214,7 +217,20 @@ LAYERS = {'E4': (lambda: E4Conv2d(4, 4, 3, 'p4m'), (2, 4, 8, 9, 11)),
           'attention of pairs': (lambda: AttentiveGroupConv2d(3, 5, 3, 'p4', padding=1),
                                  (2, 3, 4, 6, 11)),
           'its factors': (lambda: AttentiveGroupConv2d(2, 9, 5, 'p4m', attention_kernel=3,
-                                                       attention_dilation=2), (3, 2, 8, 7, 31))}
+                                                       attention_dilation=2), (3, 2, 8, 7, 31)),
+          # α^C ψ without places, ψ of places without channels, and one pose that is read
+          **{f'attention of pairs, {attend}': (
+              partial(AttentiveGroupConv2d, 3, 5, 3, 'p4', dilation=2, attend=attend),
+              (2, 3, 4, 9, 11)) for attend in ('channel', 'spatial')},
+          'attention of pairs, lifting': (lambda: AttentiveLiftingConv2d(3, 5, 3, 'p4', padding=1),
+                                          (2, 3, 6, 11)),
+          # ψ of each offset, and of each pose of the source
+          'affine': (lambda: AffineSelfConv2d(4, 12, 3, 2), (2, 4, 6, 11)),
+          'simple affine': (lambda: SimpleAffineSelfConv2d(4, 6, 5, 3), (2, 4, 9, 3)),
+          'affine on G': (lambda: GroupAffineSelfConv2d(4, 12, 3, 'p4m', 2), (2, 4, 8, 6, 11)),
+          'simple affine on G': (lambda: GroupSimpleAffineSelfConv2d(4, 6, 5, 'p4', 3),
+                                 (2, 4, 4, 9, 3)),
+          'affine lifting': (lambda: LiftingAffineSelfConv2d(4, 6, 3, 'p4', 2), (2, 4, 6, 11))}
 
 def step(name, dtype=torch.float64):
     "Output and gradients of a training step, the same each time."
@@ -234,6 +250,31 @@ def test_layers_compute_the_same_without_c(name, monkeypatch):
     slow = step(name)
     assert any(not torch.equal(a, b) for a, b in zip(fast, slow)), 'the same code ran twice'
     for a, b in zip(fast, slow): torch.testing.assert_close(a, b, **CLOSE)
+
+@compiled
+@pytest.mark.parametrize('scaled, sources', [(False, 1), (True, 1), (True, 3)])
+@pytest.mark.parametrize('size', [(9, 11), (3, 2), (5, 17)])
+@pytest.mark.parametrize('channels', [1, 6])
+@pytest.mark.parametrize('window', [(3, 1), (3, 2), (5, 1)])
+def test_every_form_is_what_the_loops_give(window, channels, size, sources, scaled, monkeypatch):
+    "The sum and its three derivatives, with and without ψ."
+    torch.manual_seed(0)
+    window = Window(*window, sources)
+    poses, offsets = 2, window.kernel_size**2
+    shape = poses, *size
+    w, v, g = (torch.randn(2, 3, n, *shape, dtype=torch.float64)
+               for n in (offsets, sources*channels, channels))
+    psi = torch.randn(3, sources*channels, offsets, poses, 1, 1, dtype=torch.float64)
+    assert runs_native('windows', w, v, g, psi)
+    factors = dict(weights=w, scale=psi if scaled else None, values=v, target=g)
+    def forms():
+        return [derive(by, window, *(None if name == by else f for name, f in factors.items()))
+                for by in factors]
+    by_c = forms()
+    monkeypatch.setattr('eqtutor.kernels.windows.runs_native', lambda *tensors: False)
+    for found, want in zip(by_c, forms(), strict=True):
+        assert found.shape == want.shape and want.std() > .1
+        torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-12)
 
 @compiled
 @pytest.mark.parametrize('name', LAYERS)

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from eqtutor.actions import act, rotate
+from eqtutor.cost import count_macs
 from eqtutor.equivariance import perturb_
 from eqtutor.groups import get_group
 from eqtutor.models.registry import build_model, get_model
@@ -244,32 +245,40 @@ def test_every_layer_of_a_network_is_the_one_of_torch(engine):
 
 # --- speed
 
-FRAMES = '''(graphs, x) => {
+FRAMES = '''(graphs, x, products) => {
   const networks = graphs.map(readNetwork);
-  const times = Array.from({ length: 30 }, () => {
+  const a = new Float64Array(1000).fill(0.5), b = new Float64Array(1000).fill(0.25);
+  const loop = () => {
+    let sum = 0;
+    for (let n = 0; n < products; n += 1000)
+      for (let i = 0; i < 1000; i++) sum += a[i] * b[i];
+    return sum;
+  };
+  const took = step => {
     const start = performance.now();
-    networks.forEach(network => network.run(x));
+    step();
     return performance.now() - start;
-  });
-  return times.sort((a, b) => a - b);
+  };
+  const frame = () => networks.forEach(network => network.run(x));
+  const rounds = Array.from({ length: 30 }, () => [took(frame), took(loop)]);
+  return [0, 1].map(i => Math.min(...rounds.map(times => times[i])));
 }'''
 
 
-def frame_times(engine, *names):
+def in_plain_loops(engine, *names):
+    "A frame of some networks beside a loop of as many products: the fastest of each, in turn."
     x = torch.rand(1, 1, 28, 28)
-    graphs = [network_graph(network(name), x) for name in names]
-    times = engine.ask(FRAMES, graphs, x.flatten().tolist())
-    print(*names, f'min {times[0]:.1f} ms, median {times[len(times)//2]:.1f} ms')
-    return times
+    nets = [network(name) for name in names]
+    graphs, products = [network_graph(net, x) for net in nets], sum(count_macs(n, x) for n in nets)
+    frame, loop = engine.ask(FRAMES, graphs, x.flatten().tolist(), products)
+    print(*names, f'{frame/loop:.1f} × a loop of {products:,} products')
+    return frame/loop
 
 
-def test_a_drag_is_smooth(engine):
-    "The fastest of the frames: a machine may be busy."
-    assert frame_times(engine, 'p4-cnn')[0] < 40
-
-
-def test_three_networks_side_by_side(engine):
-    assert frame_times(engine, 'p4-cnn', 'p4-cnn', 'z2-cnn')[0] < 125
+@pytest.mark.parametrize('names', [['p4-cnn'], ['p4-cnn', 'p4-cnn', 'z2-cnn']], ids=len)
+def test_a_drag_is_smooth(engine, names):
+    "A busy machine may spoil one measurement, not all."
+    assert any(in_plain_loops(engine, *names) < 1.5 for _ in range(4))
 
 
 # --- how pictures move

@@ -2,7 +2,7 @@
 import json
 import re
 import statistics
-import time
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from eqtutor.cost import interleaved
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.groups import C, Group, get_group
 from eqtutor.widgets import (ClickAndTurn, EquivarianceMeter, KernelOrbit, RotateAndPermute,
@@ -213,30 +214,52 @@ def test_broken_look_has_the_error_of_its_panels():
 
 # --- the live face is quick
 
-def slowest(step, places):
-    "The slowest of some places, in ms, on one thread; load can spoil one round, not three."
-    def typical(place):
-        times = []
-        for _ in range(10):
-            began = time.perf_counter()
-            step(place)
-            times.append(1000*(time.perf_counter() - began))
-        return statistics.median(times)
+def in_forward_passes(layers, *steps):
+    "The longest of some steps, beside the layers alone, on one thread; they take turns."
+    x = photograph()[None, None]
+    names = {f'step {i}': step for i, step in enumerate(steps)}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)   # more are faster, but wait for each other on a busy machine
-    try: return min(max(typical(place) for place in places) for _ in range(3))
+    try: times = interleaved({'layers': lambda: layers(x), **names}, repeats=9)
     finally: torch.set_num_threads(threads)
+    layers_alone, *others = map(statistics.median, times.values())
+    return max(others)/layers_alone
 
 
-def test_a_move_to_another_pixel_takes_less_than_100_ms():
-    widget = ClickAndTurn(window(two_layers(channels=8)), photograph(), 'p4')
-    took = slowest(lambda row: widget.at(row, 17, 1), range(3))
-    print(f'a step of the live face, 96×96, another pixel: {took:.0f} ms')
-    assert took < 100
+def is_quick(most, layers, *steps):
+    "A busy machine may spoil one measurement, not all."
+    for _ in range(4):
+        ratio = in_forward_passes(layers, *steps)
+        print(f'a step of the live face, 96×96: {ratio:.1f} forward passes')
+        if ratio < most: return True
+    return False
 
 
-def test_a_slider_step_on_a_photograph_takes_less_than_150_ms():
-    widget = RotateAndPermute(two_layers(channels=8), photograph(), 'p4')
-    took = slowest(widget.at, (90, 180, 37, 225))
-    print(f'a step of the live face, 96×96, slowest angle: {took:.0f} ms')
-    assert took < 150
+def runs(layers, step):
+    "How often a step runs the layers."
+    calls = []
+    with layers.register_forward_hook(lambda *call: calls.append(1)): step()
+    return len(calls)
+
+
+def test_a_move_to_another_pixel_takes_little_more_than_its_two_forward_passes():
+    layers = two_layers(channels=8)
+    widget = ClickAndTurn(window(layers), photograph(), 'p4')
+    steps = [partial(widget.at, row, 17, 1) for row in range(3)]
+    assert [runs(layers, step) for step in steps] == [2]*3
+    assert is_quick(4, layers, *steps)
+
+
+def test_a_slider_step_on_a_photograph_takes_little_more_than_its_two_forward_passes():
+    layers = two_layers(channels=8)
+    widget = RotateAndPermute(layers, photograph(), 'p4')
+    steps = [partial(widget.at, degrees) for degrees in (90, 180, 37, 225)]
+    assert [runs(layers, step) for step in steps] == [2]*4
+    assert is_quick(6, layers, *steps)
+
+
+def test_a_step_that_dawdles_is_noticed():
+    layers, x = two_layers(channels=8), photograph()[None, None]
+    def dawdles():
+        for _ in range(8): layers(x)
+    assert not is_quick(6, layers, dawdles) and runs(layers, dawdles) == 8
