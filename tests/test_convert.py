@@ -93,9 +93,9 @@ class Twice(nn.Module):
     def forward(self, x): return self.conv(self.conv(x))
 
 @pytest.mark.parametrize('net, words', [
-    (InForward(lambda f: f.mean((2, 3))), 'mean in .*test_convert.py.* for rows or channels'),
+    (InForward(lambda f: f.mean((2, 3))), 'mean in .*test_convert.py.*: nn.AdaptiveAvgPool2d.1.'),
     (InForward(lambda f: nn.functional.max_pool2d(f, 2)), 'nn.MaxPool2d'),
-    (Joined(), 'joins a .*lift the picture'), (Twice(), 'called twice'),
+    (Joined(), 'joins .*lift the picture'), (Twice(), 'called twice'),
     (head(nn.GroupNorm(2, 4)), 'GroupNorm on a feature map has no counterpart'),
     (head(nn.MaxPool2d(2, ceil_mode=True)), 'ceil_mode=False'),
     (head(nn.Upsample(scale_factor=1.5)), 'whole'),
