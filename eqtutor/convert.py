@@ -151,7 +151,7 @@ class _Converter:
     def layer(self, role:Role)->nn.Module|None:
         "The counterpart, or None where the layer may stay."
         try: return self.counterpart(role)
-        except ValueError as error: raise ValueError(f'{role.name}: {error}') from error
+        except ValueError as error: raise ValueError(f'{role.name}: {error}') from None
 
     def counterpart(self, role:Role)->nn.Module|None:
         if role.before == 'pooled' and isinstance(role.layer, nn.Linear):
@@ -276,7 +276,7 @@ def convert(
     except (RuntimeError, AssertionError) as error:
         if x is not None: raise
         raise ValueError('the network takes no picture of 64×64 pixels: give an input '
-                         f'of its own, x=…. It says: {error}') from error
+                         f'of its own, x=…. It says: {error}') from None
     def on(group:Group)->nn.Module:
         new = copy.deepcopy(plain)
         maker = _Converter(group, width, one_of(reduce, 'max', 'mean'))
@@ -287,10 +287,14 @@ def convert(
             if weights: put_weights(layer, role.layer)
         return new
     new = on(group)
-    if check:
-        mirrors = bool((torch.linalg.det(group.matrices) < 0).any())
-        grid = group if group.is_grid else get_group('p4m' if mirrors else 'p4')
-        check_converted(new if grid is group else on(grid), plain, grid, z)
+    if check and group.is_grid: check_converted(new, plain, group, z)
+    elif check:
+        grid = 'p4m' if (torch.linalg.det(group.matrices) < 0).any() else 'p4'
+        with torch.random.fork_rng(devices=[]): twin = on(get_group(grid))
+        try: check_converted(twin, plain, get_group(grid), z)
+        except ValueError as error:
+            raise ValueError(f'measured on {grid}, since {group.name} leaves the pixel '
+                             f'grid: {error}') from None
     return new.train(net.training)
 
 # %% ../nbs/5_workshop/68_convert.ipynb #73ea71e6

@@ -123,14 +123,13 @@ def refused_layer(
     m:Any = layer
     if isinstance(m, nn.Linear):
         if axes == 2: return f'would weigh places and poses one by one: {_POOL}'
-        return ('reads the last axis, on a feature map its columns: '
+        return ('reads the last axis, there the columns: '
                 f'nn.Conv2d({m.in_features}, {m.out_features}, 1) mixes channels')
     if isinstance(m, nn.Flatten): return _laid_out(2 if m.start_dim in (0, 1) else 3)
     if isinstance(m, nn.LayerNorm):
         c = m.normalized_shape[0]
         if type(m) is nn.LayerNorm and len(m.normalized_shape) == 1:
-            return ('reads the last axis, on a feature map its columns: '
-                    f'nn.BatchNorm2d({c}) on the channels, axis 1')
+            return f'reads the last axis, there the columns: nn.BatchNorm2d({c}) at axis 1'
         return f'has no counterpart here: nn.BatchNorm2d({c}) has one'
     if isinstance(m, nn.GroupNorm | nn.InstanceNorm2d):
         c = m.num_channels if isinstance(m, nn.GroupNorm) else m.num_features
@@ -177,9 +176,10 @@ def check_converted(
     moves = _generators(group)
     if not moves: return
     with torch.random.fork_rng([x.device] if x.is_cuda else []):
-        try: _Trial(net, group, moves, x, torch.float64).run(plain)
-        except (_DoesNotRun, TypeError):   # a cast in its forward method, a device without float64
-            _Trial(net, group, moves, x, x.dtype).run(plain)
+        try: return _Trial(net, group, moves, x, torch.float64).run(plain)
+        except (_DoesNotRun, TypeError): pass   # a cast in its forward method, or no float64 there
+        try: _Trial(net, group, moves, x, x.dtype).run(plain)
+        except _DoesNotRun as error: raise ValueError(str(error)) from None
 
 
 def _generators(group:Group)->list[int]:
@@ -337,8 +337,9 @@ def _no_run(net:nn.Module, z:Tensor)->str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
     who = [f'{Path(f.filename).name}, line {f.lineno}: {f.line}' for f in frames[-1:]]
     if running: who = [f'{running[-1]} ({type(net.get_submodule(running[-1])).__name__})', *who]
-    return (f'{", called in ".join(who)} does not run on the group, where a feature map has five '
-            f'axes, (b, c, |H|, height, width): {type(error).__name__}: {error}')
+    return (f'{", called in ".join(who)} does not run after the conversion, where feature maps '
+            'have five axes, (b, c, |H|, height, width), and channels the new width. '
+            f'{type(error).__name__}: {error}')
 
 
 def _is_library(path:str)->bool:
