@@ -35,16 +35,6 @@ class Op(nn.Module):
 
     def forward(self, x): return self.what(self.same(x))
 
-class Blur(nn.Module):
-    "Its filter is a constant that turns into itself, and must not be another when it is tried."
-    def __init__(self):
-        super().__init__()
-        taps = torch.tensor([.25, .5, .25])
-        self.register_buffer('taps', (taps[:, None]*taps).expand(3, 1, 3, 3))
-        self.same = nn.Identity()
-
-    def forward(self, x): return F.conv2d(self.same(x), self.taps, padding=1, groups=3)
-
 PLAIN = {
     'depthwise': lambda: head(nn.Conv2d(4, 4, 3, groups=4), nn.BatchNorm2d(4), nn.ReLU6()),
     'blocks': lambda: head(nn.Conv2d(4, 8, 3, groups=2), nn.GELU(), channels=8),
@@ -53,7 +43,6 @@ PLAIN = {
     'upsample': lambda: head(nn.Upsample(scale_factor=2, mode='bilinear'), nn.Conv2d(4, 4, 3)),
     'pads': lambda: head(nn.ZeroPad2d(2), nn.LocalResponseNorm(3)),
     'pool of the picture': lambda: nn.Sequential(nn.AvgPool2d(3, 2, 1), head()),
-    'blurred picture': lambda: nn.Sequential(Blur(), head()),
     'pad in forward': lambda: head(Op(lambda f: F.pad(f, [1, 1, 1, 1]))),
     'means of places and of channels': lambda: head(
         Op(lambda f: f*f.mean((-2, -1), keepdim=True)*f.amax(1, keepdim=True))),
@@ -248,6 +237,20 @@ def test_every_generator_is_tried():
     net = nn.Sequential(Op(pinwheel), head())
     assert isinstance(convert(net, 'p4'), nn.Module)
     with pytest.raises(ValueError, match='\n- mul .*stays where it is'): convert(net, 'p4m')
+
+class Blur(nn.Module):
+    "Its filter is a constant that turns into itself, and must not be another when it is tried."
+    def __init__(self):
+        super().__init__()
+        taps = torch.tensor([.25, .5, .25])
+        self.register_buffer('taps', (taps[:, None]*taps).repeat(3, 1, 1, 1))
+        self.same = nn.Identity()
+
+    def forward(self, x): return F.conv2d(self.same(x), self.taps, padding=1, groups=3)
+
+def test_constants_stay_while_weights_move():
+    net = convert(nn.Sequential(Blur(), head()), 'p4').double().eval()
+    assert_equivariant(net, torch.randn(1, 3, 9, 9).double(), 'p4', kind='invariant')
 
 def only_32(*layers):
     "Takes pictures of 32×32 pixels alone."
