@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from .actions import act
-from .equivariance import perturb_
+from .equivariance import perturb_, tolerance
 from .groups import Group, generate
 from .report import Call, LayerReport, layer_report, record_calls
 
@@ -154,7 +154,8 @@ _NO_COUNTERPART:dict[tuple[type[nn.Module], ...], str] = {
 
 # --- the trial
 
-_TOLERANCE, _LOOSE = 1e-8, 1e-2   # relative error that is rounding, in float64 and elsewhere
+_TOLERANCE = 1e-8                 # relative error that is rounding, in float64 …
+_GROWN = 1e-2                     # … and after many layers, each of them exact
 _HEARS = 1e-5                     # relative change of an output by which it hears of the picture
 _SMALL, _TRIED = (64, 128), 64    # sides to begin with, and how many from there
 
@@ -198,7 +199,7 @@ class _Trial:
     "A copy of a network with other weights, on pictures and what the group makes of them."
     def __init__(self, net:nn.Module, group:Group, moves:list[int], x:Tensor, dtype:torch.dtype):
         self.given, self.group, self.moves, self.x, self.dtype = net, group, moves, x, dtype
-        self.tol = _TOLERANCE if dtype == torch.float64 else _LOOSE
+        self.tol = _TOLERANCE if dtype == torch.float64 else tolerance(x)
         self.draw(0)
 
     def draw(self, seed:int|None)->None:
@@ -313,8 +314,8 @@ def _why_not(report:LayerReport, y:list[Tensor])->str:
               for s in report.offenders]
     if faults: return '\n- '.join(['at fault, tried one by one:', *faults[:4]])
     if report.silent: return f'{report.silent} gives zeros only, and nothing can be measured'
-    for s, t in zip(report.steps[-len(y):], y):   # rounding may have grown on the way
-        if s.kind == 'unknown' or not max(s.errors) <= _LOOSE:
+    for s, t in zip(report.steps[-len(y):], y):
+        if s.kind == 'unknown' or not max(s.errors) <= _GROWN:
             return f'its {s.name} does not turn with the picture, and no layer alone is at fault'
         if s.kind == 'invariant' and t.ndim == 4 and t.shape[-2:].numel() > 1:
             return (f'its output of shape {tuple(t.shape)} is made of a vector, and stays as it '
