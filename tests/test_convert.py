@@ -1,4 +1,7 @@
 "Conversion of plain networks: what it makes, what it refuses and with which words."
+import re
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -100,6 +103,11 @@ def test_the_plain_network_stays():
     assert all(torch.equal(v, before[k]) for k, v in plain.state_dict().items())
     assert not convert(plain.eval(), 'p4').training
 
+def assert_not_quoted(words):
+    "An error quotes the line of the operation, in which its words must not stand already."
+    lines = Path(__file__).read_text(encoding='utf-8').splitlines()
+    assert not any(re.search(words, line) for line in lines if 'lambda' in line)
+
 def in_forward(what): return nn.Sequential(nn.Conv2d(3, 4, 3), Op(what))
 
 class Joined(nn.Module):
@@ -118,27 +126,42 @@ class Twice(nn.Module):
     def forward(self, x): return self.conv(self.conv(x))
 
 @pytest.mark.parametrize('net, words', [
-    (in_forward(lambda f: f.mean((2, 3))), 'mean in .*test_convert.py.*: nn.AdaptiveAvgPool2d.1.'),
+    (in_forward(lambda f: f.mean((2, 3))),
+     'mean in .*test_convert.py.*: nn.AdaptiveAvgPool2d.1.'),
     (in_forward(lambda f: F.max_pool2d(f, 3, 2, padding=1)),
      r'make it one, nn.MaxPool2d\(3, stride=2, padding=1\)$'),
-    (in_forward(lambda f: F.avg_pool2d(f, (2, 2))), r'make it one, nn.AvgPool2d\(2\)$'),
+    (in_forward(lambda f: F.avg_pool2d(f, (2, 2))),
+     r'make it one, nn.AvgPool2d\(2\)$'),
     (in_forward(lambda f: F.adaptive_avg_pool2d(f, (1, 1))),
      r'make it one, nn.AdaptiveAvgPool2d\(1\)$'),
-    (in_forward(lambda f: F.adaptive_max_pool2d(f, 1)), r'one, nn.AdaptiveMaxPool2d\(1\)$'),
+    (in_forward(lambda f: F.adaptive_max_pool2d(f, 1)),
+     r'one, nn.AdaptiveMaxPool2d\(1\)$'),
     (in_forward(lambda f: F.interpolate(f, scale_factor=2, mode='bilinear')),
      r"make it one, nn.Upsample\(scale_factor=2, mode='bilinear'\)$"),
-    (in_forward(lambda f: F.interpolate(f, (93, 93))), 'scale_factor=a whole number'),
-    (in_forward(lambda f: F.dropout2d(f, .3, False)), r'make it one, nn.Dropout2d\(0.3\)$'),
-    (in_forward(lambda f: F.conv2d(f, torch.ones(4, 4, 3, 3))), 'an nn.Conv2d with filters of 3'),
-    (in_forward(lambda f: F.linear(f, torch.ones(2, 62))), 'weighs the columns'),
-    (in_forward(lambda f: f @ f), 'along rows and columns'),
-    (in_forward(lambda f: f.permute(0, 2, 3, 1)), 'orders four axes'),
-    (in_forward(lambda f: f.flatten(1)), 'channels of places and poses: put nn.Adaptive'),
-    (in_forward(lambda f: f.flatten(2)), 'as tokens without poses'),
-    (in_forward(lambda f: F.pad(f, [1, 1, 1, 1], mode='reflect')), "four axes by 'reflect'"),
-    (in_forward(lambda f: F.pad(f, [1, 1, 1, 1, 0, 0])), 'third axis from the end'),
-    (in_forward(lambda f: f.amax((2, 3))), r'nn.AdaptiveMaxPool2d\(1\), a layer'),
-    (in_forward(lambda f: f.mean(2)), 'rows are axis -2'),
+    (in_forward(lambda f: F.interpolate(f, (93, 93))),
+     'scale_factor=a whole number'),
+    (in_forward(lambda f: F.dropout2d(f, .3, False)),
+     r'make it one, nn.Dropout2d\(0.3\)$'),
+    (in_forward(lambda f: F.conv2d(f, torch.ones(4, 4, 3, 3))),
+     'an nn.Conv2d with filters of 3'),
+    (in_forward(lambda f: F.linear(f, torch.ones(2, 62))),
+     'weighs the columns'),
+    (in_forward(lambda f: f @ f),
+     'along rows and columns'),
+    (in_forward(lambda f: f.permute(0, 2, 3, 1)),
+     'orders four axes'),
+    (in_forward(lambda f: f.flatten(1)),
+     'channels of places and poses: put nn.Adaptive'),
+    (in_forward(lambda f: f.flatten(2)),
+     'as tokens without poses'),
+    (in_forward(lambda f: F.pad(f, [1, 1, 1, 1], mode='reflect')),
+     "four axes by 'reflect'"),
+    (in_forward(lambda f: F.pad(f, [1, 1, 1, 1, 0, 0])),
+     'third axis from the end'),
+    (in_forward(lambda f: f.amax((2, 3))),
+     r'nn.AdaptiveMaxPool2d\(1\), a layer'),
+    (in_forward(lambda f: f.mean(2)),
+     'rows are axis -2'),
     (Joined(), 'joins .*lift the picture'), (Twice(), 'called twice'),
     (head(nn.GroupNorm(2, 4)), 'GroupNorm on a feature map has no counterpart'),
     (head(nn.InstanceNorm2d(4)), r'no counterpart here: nn.BatchNorm2d\(4\) has one$'),
@@ -162,6 +185,7 @@ class Twice(nn.Module):
     (nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(2*62*62, 2)),
      'put nn.AdaptiveAvgPool2d')])
 def test_what_has_no_counterpart_is_named(net, words):
+    assert_not_quoted(words)
     with pytest.raises(ValueError, match=words): convert(net, 'p4')
 
 def broken(layer): return head(layer, nn.Conv2d(4, 4, 3))   # a turn of the whole map is heard of
@@ -187,27 +211,37 @@ def halved(times):
     return [layer for _ in range(times) for layer in (nn.Conv2d(4, 4, 1), nn.AvgPool2d(2))]
 
 @pytest.mark.parametrize('net, words', [
-    (broken(Op(lambda f: F.pad(f, [0, 1, 0, 1]))), '64×64 pixels: at fault.*\n- pad .test_convert.py, line .*one side'),
+    (broken(Op(lambda f: F.pad(f, [0, 1, 0, 1]))),
+     '64×64 pixels: at fault.*\n- pad .test_convert.py, line .*one side'),
     (broken(nn.ZeroPad2d((1, 0, 1, 0))), r'\n- 1 \(ZeroPad2d\): it pads one side more'),
-    (broken(Op(lambda f: f.flip(-1))), '\n- flip .*in one direction'),
-    (broken(Op(lambda f: f[..., 1:, 1:])), '\n- getitem .*picks places'),
-    (broken(Op(lambda f: f + torch.linspace(-1, 1, f.shape[-1]))), '\n- add .*stays where it is'),
-    (nn.Sequential(Op(lambda x: F.avg_pool2d(x, 2)), head()), '65×65.*\n- avg_pool2d'),
-    (nn.Sequential(Op(lambda x: x[..., ::2, ::2]), head()), '64×64.*\n- getitem'),
+    (broken(Op(lambda f: f.flip(-1))),
+     '\n- flip .*in one direction'),
+    (broken(Op(lambda f: f[..., 1:, 1:])),
+     '\n- getitem .*picks places'),
+    (broken(Op(lambda f: f + torch.linspace(-1, 1, f.shape[-1]))),
+     '\n- add .*stays where it is'),
+    (nn.Sequential(Op(lambda x: F.avg_pool2d(x, 2)), head()),
+     '65×65.*\n- avg_pool2d'),
+    (nn.Sequential(Op(lambda x: x[..., ::2, ::2]), head()),
+     '64×64.*\n- getitem'),
     (broken(Gated()), '\n- flip'),
     (nn.Sequential(nn.Conv2d(3, 4, 1), *halved(6), Op(lambda f: f.flip(-1)), nn.Conv2d(4, 2, 1)),
      '128×128 pixels.*\n- flip'),
     (nn.Sequential(head(), Op(lambda y: y.flatten(1)[..., None, None].expand(-1, -1, 2, 3))),
      'made of a vector'),
-    (broken(Op(lambda f: F.dropout(f, .5))), 'two answers to one picture'),
-    (broken(Op(lambda f: 0*f)), 'mul gives zeros only'),
-    (broken(Op(lambda f: (-f**2 - 1).sqrt())), 'not finite'),
+    (broken(Op(lambda f: F.dropout(f, .5))),
+     'two answers to one picture'),
+    (broken(Op(lambda f: 0*f)),
+     'mul gives zeros only'),
+    (broken(Op(lambda f: (-f**2 - 1).sqrt())),
+     'not finite'),
     (broken(Op(lambda f: f*torch.ones(64, 64).view(*f.shape[2:]))),
      r'test_convert.py, line .*view.* does not run after the conversion'),
     (head(nn.FractionalMaxPool2d(2, 8)), 'takes four axes'),
     (nn.Sequential(nn.Conv2d(3, 4, 1), Branches()),
      r'refuses every size .*suits all its strides.*stride 2 on height 64')])
 def test_what_breaks_the_symmetry_is_named(net, words):
+    assert_not_quoted(words)
     with pytest.raises(ValueError, match='(?s)' + words): convert(net.eval(), 'p4')
 
 def test_a_fault_that_a_pool_of_all_places_undoes_is_none():
