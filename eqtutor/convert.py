@@ -17,6 +17,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from .converted import check_converted, refused_layer, refused_operation
 from .core import one_of
 from .cost import count_macs, count_parameters, interleaved
 from .groups import Group, get_group
@@ -49,7 +50,7 @@ def _becomes(call:Call, before:str, after:set[type])->str:
         return 'feature map'
     if kind is nn.Linear and before != 'feature map': return 'output'
     if before != 'feature map': return before
-    if kind is nn.Conv2d and not after: return 'output'
+    if kind in (nn.Conv2d, nn.ConvTranspose2d) and not after: return 'output'
     pools = kind in _POOLS and not after & {nn.Conv2d, nn.ConvTranspose2d}
     return 'pooled' if pools else before
 
@@ -60,6 +61,7 @@ class Role:
     layer:nn.Module
     before:str     # 'picture', 'feature map', 'pooled' or 'output'
     after:str
+    axes:int       # of the tensor it reads in the plain network
 
 def roles(
     net:nn.Module,
@@ -69,41 +71,59 @@ def roles(
     with torch.no_grad(): calls = record_calls(net, x)
     nexts, state = _next_layers(calls), {(-1, 0): 'picture'}
     found:dict[str, Role] = {}
+    places:dict[tuple[int, int], Call] = {}   # where more than one is left by a pool
     for i, call in enumerate(calls[:-1]):
-        befores = {state[s] for s in call.sources if s}
-        if len(befores) > 1: raise ValueError(_mixed(call, befores))
-        before = befores.pop() if befores else 'output'
+        before = _joined(call, {state[s] for s in call.sources if s})
         after = _becomes(call, before, nexts[i])
         state |= {(i, k): after for k in range(len(call.outputs))}
         if not call.is_layer: _check_operation(call, before)
-        else: _note(found, Role(call.name, call.function, before, after)) # type: ignore
+        else: _note(found, call, before, after)
+        pool = next((places[s] for s in call.sources if s in places), None)
+        if pool: _check_places(call, pool)
+        x, y = call.inputs[0], call.outputs[0]
+        if before != after == 'pooled': pool = call if y.shape[-2:].numel() > 1 else None
+        elif y.numel() < x.numel(): pool = None   # some are put together, or left out
+        if pool: places[i, 0] = pool
     return list(found.values())
 
-def _note(found:dict[str, Role], role:Role)->None:
+def _note(found:dict[str, Role], call:Call, before:str, after:str)->None:
     "Write a role down; a layer that is called twice must have the same one."
-    if found.setdefault(role.name, role) == role: return
-    first = found[role.name].before
-    raise ValueError(f'{role.name} is called twice, once on a {first} and once on a '
-                     f'{role.before}: make two layers of it')
+    layer:Any = call.function
+    role = Role(call.name, layer, before, after, call.inputs[0].ndim)
+    first = found.setdefault(role.name, role)
+    if (first.before, first.after) == (before, after): return
+    raise ValueError(f'{role.name} is called twice, once on a {first.before} and once '
+                     f'on a {before}: make two layers of it')
 
-def _mixed(call:Call, befores:set[str])->str:
-    where, both = call.where or 'a layer', ' and a '.join(sorted(befores))
-    return (f'{call.name} ({where}) joins a {both}: '
-            'lift the picture, or pool the poses, before they meet')
+def _joined(call:Call, befores:set[str])->str:
+    "What a call reads that joins several; an output and the picture are two images."
+    if not befores or befores == {'picture', 'output'}: return 'output'
+    if len(befores) == 1: return befores.pop()
+    if 'picture' in befores:
+        remedy = 'lift the picture by an nn.Conv2d of its own before they meet'
+    elif 'feature map' in befores:
+        remedy = ('the poses of one are pooled. To weigh channels (squeeze and '
+                  'excitation) take nn.Conv2d(…, 1) for nn.Linear and keep (b, c, 1, 1)')
+    else: remedy = 'their numbers of channels change apart: an nn.Linear of its own each'
+    where, both = call.where or 'a layer', ' and '.join(sorted(befores))
+    raise ValueError(f'{call.name} ({where}) joins {both}: {remedy}')
+
+def _check_places(call:Call, pool:Call)->None:
+    "Raise where a linear layer reads places, each with weights of its own."
+    m:Any = call.function
+    if not isinstance(m, nn.Linear) or call.inputs[0].ndim != 2: return
+    rows, columns = pool.outputs[0].shape[-2:]
+    one, new = f'nn.{type(pool.function).__name__}(1)', m.in_features//(rows*columns)
+    raise ValueError(
+        f'{call.name}: nn.Linear({m.in_features}, {m.out_features}) has weights for each '
+        f'of the {rows}×{columns} places that {pool.name} leaves, and a turn exchanges '
+        f'them: {one} for {pool.name}, and nn.Linear({new}, {m.out_features})')
+
 
 # %% ../nbs/5_workshop/68_convert.ipynb #b7534c6a
-_REMEDIES = dict.fromkeys(['conv2d', 'conv_transpose2d', 'linear', 'matmul'],
-                          'make it a layer, nn.Conv2d say')
-_REMEDIES |= dict.fromkeys(['max_pool2d', 'avg_pool2d', 'adaptive_avg_pool2d',
-                            'adaptive_max_pool2d', 'interpolate', 'dropout2d'],
-                           'make it a layer, nn.MaxPool2d(2) say')
-_REMEDIES |= dict.fromkeys(['mean', 'amax', 'flatten', 'reshape', 'view', 'pad'],
-                           'pool with a layer, nn.AdaptiveAvgPool2d(1), before it')
-
 def _check_operation(call:Call, before:str)->None:
-    if before != 'feature map' or call.name not in _REMEDIES: return
-    raise ValueError(f'{call.name} in {call.where} would take the poses of a feature '
-                     f'map for rows or channels: {_REMEDIES[call.name]}')
+    if before != 'feature map' or not (why := refused_operation(call)): return
+    raise ValueError(f'{call.name} in {call.where} {why}')
 
 # %% ../nbs/5_workshop/68_convert.ipynb #06ce5b25
 def _number(layer:Any, name:str)->int:
@@ -112,8 +132,9 @@ def _number(layer:Any, name:str)->int:
     if isinstance(value, str): return value            # type: ignore[return-value]
     pair = value if isinstance(value, Sequence) else (value, value)
     if pair[0] == pair[-1]: return pair[0]
-    raise ValueError(f'{type(layer).__name__} has {name} {value}, and a quarter turn '
-                     'exchanges rows and columns: one number for both')
+    raise ValueError(f'{type(layer).__name__} has {name} {value}, and layers on a group '
+                     'take one number for both: a quarter turn exchanges rows and '
+                     'columns')
 
 class _Converter:
     "Makes the counterpart of one layer after another."
@@ -129,18 +150,22 @@ class _Converter:
 
     def layer(self, role:Role)->nn.Module|None:
         "The counterpart, or None where the layer may stay."
-        make = _find(self.counterparts(), role.layer)
-        on_group = 'feature map' in (role.before, role.after)
+        try: return self.counterpart(role)
+        except ValueError as error: raise ValueError(f'{role.name}: {error}') from None
+
+    def counterpart(self, role:Role)->nn.Module|None:
         if role.before == 'pooled' and isinstance(role.layer, nn.Linear):
             return self.linear(role)
-        if not on_group or make is None: return None
-        return make(role)
+        if isinstance(role.layer, nn.MaxPool2d | nn.AvgPool2d): return self.pool(role)
+        if 'feature map' not in (role.before, role.after): return None
+        if make := _find(self.counterparts(), role.layer): return make(role)
+        if not (why := refused_layer(role.layer, role.axes)): return None
+        raise ValueError(f'{type(role.layer).__name__} on a feature map {why}')
 
     def counterparts(self)->dict[tuple, Callable]:
         return {(nn.Conv2d,): self.convolution, (nn.ConvTranspose2d,): self.transposed,
                 (nn.BatchNorm2d,): self.norm, (nn.Upsample,): self.upsample,
-                (nn.MaxPool2d, nn.AvgPool2d): self.pool, _POOLS: self.adaptive,
-                (nn.Dropout2d,): self.dropout, _NONE: self.none}
+                _POOLS: self.adaptive, (nn.Dropout2d,): self.dropout}
 
     def convolution(self, role:Role)->nn.Module:
         m:Any = role.layer
@@ -152,8 +177,9 @@ class _Converter:
                   self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
                   self.group, bias=m.bias is not None,
                   groups=self.blocks(m, role), **sizes)
-        if m.padding_mode != 'zeros': raise ValueError(_padding(role.name))
-        return new
+        if m.padding_mode == 'zeros': return new
+        raise ValueError(f'it pads by {m.padding_mode!r}, and layers on a group by zeros '
+                         "alone: padding_mode='zeros'")
 
     def blocks(self, m:Any, role:Role)->int:
         "The number of blocks: with one channel a block it grows with the width."
@@ -165,7 +191,10 @@ class _Converter:
         names = 'kernel_size', 'stride', 'padding', 'dilation', 'output_padding'
         sizes = {name: _number(m, name) for name in names}
         if role.before == 'picture': raise ValueError(
-            f'{role.name} writes windows before anything lifts: begin with nn.Conv2d')
+            'it writes windows before anything lifts: begin with nn.Conv2d')
+        if role.after == 'output': raise ValueError(
+            'the network would end on a feature map: let an nn.Conv2d follow, which '
+            f'gives an image, nn.Conv2d({m.out_channels}, {m.out_channels}, 1) say')
         return GroupConvTranspose2d(
             self.wide(m.in_channels), self.wide(m.out_channels), group=self.group,
             bias=m.bias is not None, groups=self.blocks(m, role), **sizes)
@@ -180,14 +209,18 @@ class _Converter:
         factor = m.scale_factor and _number(m, 'scale_factor')
         if factor and factor == int(factor) and not m.align_corners:
             return GroupUpsample2d(int(factor), m.mode)
-        raise ValueError(f'{role.name}: {m} has no exact counterpart: a whole '
-                         'scale_factor, and align_corners=False')
+        raise ValueError(f'{m} has no exact counterpart: a whole scale_factor, and '
+                         'align_corners=False')
 
     def pool(self, role:Role)->nn.Module:
         m:Any = role.layer
-        if m.ceil_mode or getattr(m, 'dilation', 1) not in (1, (1, 1)):
-            raise ValueError(f'{role.name}: {m} pools one end more than the other, or '
-                             'between pixels: ceil_mode=False and dilation=1')
+        if m.ceil_mode:
+            raise ValueError(f'{m} lets a window hang over at one end, where a size '
+                             'leaves some: ceil_mode=False')
+        for name, usual in _USUAL.items():
+            if getattr(m, name, usual) in (usual, (usual, usual)): continue
+            raise ValueError(f'{m} has no counterpart: SpatialPool2d knows {name}='
+                             f'{usual} alone')
         names = 'kernel_size', 'stride', 'padding'
         sizes:dict[str, Any] = {name: _number(m, name) for name in names}
         reduce = 'max' if isinstance(m, nn.MaxPool2d) else 'mean'
@@ -206,25 +239,15 @@ class _Converter:
     def dropout(self, role:Role)->nn.Module:
         return nn.Dropout3d(role.layer.p)               # type: ignore[arg-type]
 
-    def none(self, role:Role)->nn.Module:
-        kind = type(role.layer).__name__
-        raise ValueError(f'{role.name}: {kind} on a feature map has no counterpart '
-                         'here. nn.BatchNorm2d has one; before nn.Linear put '
-                         'nn.AdaptiveAvgPool2d(1) and nn.Flatten')
-
-# layers that would read the poses as something else
-_NONE = (nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm2d, nn.LocalResponseNorm, nn.Linear,
-         nn.Flatten, nn.MultiheadAttention, nn.PixelShuffle, nn.ReflectionPad2d,
-         nn.ReplicationPad2d, nn.ZeroPad2d, nn.LPPool2d)
+# what a pool on a group does not know
+_USUAL = dict(dilation=1, return_indices=False, count_include_pad=True,
+              divisor_override=None)
 
 def _find(table:Mapping[tuple, Callable], layer:nn.Module)->Callable|None:
     for kinds, make in table.items():
         if isinstance(layer, kinds): return make
     return None
 
-def _padding(name:str)->str:
-    return (f"{name} pads by more than zeros, which the group's layers do not: "
-            "padding_mode='zeros'")
 
 # %% ../nbs/5_workshop/68_convert.ipynb #3ca16858
 def convert(
@@ -234,19 +257,44 @@ def convert(
     x:Tensor|None=None,    # an input; a picture of 64×64 if None
     reduce:str='max',      # over the poses, where the places are pooled: 'max', 'mean'
     weights:bool=False,    # put the network's weights in: see Proposition 68.1
+    check:bool=True,       # measure the result; False where its cost alone matters
 )->nn.Module:
-    "The network with each layer's counterpart on the group: equivariant by design."
-    new, group = copy.deepcopy(net).eval(), get_group(group)
+    """The network with each layer's counterpart on the group; measured, or refused.
+
+    A picture and what generators of the group make of it go through a copy of the result.
+    A `ValueError` names the layer or the line that has no counterpart or breaks the
+    symmetry, and what to write there. Off the pixel grid (C8) the same network on p4 or
+    p4m is measured.
+    """
+    plain, group = copy.deepcopy(net).eval(), get_group(group)
     if weights and width != 1:
         raise ValueError(f'pretrained weights need width 1, got {width:g}')
-    first = next(m for m in net.modules() if isinstance(m, nn.Conv2d))
-    if x is None: x = torch.zeros(2, first.in_channels, 64, 64).to(first.weight)
-    maker = _Converter(group, width, one_of(reduce, 'max', 'mean'))
-    for role in roles(new, x):
-        layer = maker.layer(role)
-        if layer is None: continue
-        put_at(new, role.name, layer.to(first.weight))
-        if weights: put_weights(layer, role.layer)
+    first = next((m for m in net.modules() if isinstance(m, nn.Conv2d)), None)
+    if first is None: raise ValueError('nothing lifts the picture: expected an nn.Conv2d')
+    z = torch.zeros(2, first.in_channels, 64, 64).to(first.weight) if x is None else x
+    try: parts = roles(plain, z)
+    except (RuntimeError, AssertionError) as error:
+        if x is not None: raise
+        raise ValueError('the network takes no picture of 64×64 pixels: give an input '
+                         f'of its own, x=…. It says: {error}') from None
+    def on(group:Group)->nn.Module:
+        new = copy.deepcopy(plain)
+        maker = _Converter(group, width, one_of(reduce, 'max', 'mean'))
+        for role in parts:
+            layer = maker.layer(role)
+            if layer is None: continue
+            put_at(new, role.name, layer.to(first.weight))
+            if weights: put_weights(layer, role.layer)
+        return new
+    new = on(group)
+    if check and group.is_grid: check_converted(new, plain, group, z)
+    elif check:
+        grid = 'p4m' if (torch.linalg.det(group.matrices) < 0).any() else 'p4'
+        with torch.random.fork_rng(devices=[]): twin = on(get_group(grid))
+        try: check_converted(twin, plain, get_group(grid), z)
+        except ValueError as error:
+            raise ValueError(f'measured on {grid}, since {group.name} leaves the pixel '
+                             f'grid: {error}') from None
     return new.train(net.training)
 
 # %% ../nbs/5_workshop/68_convert.ipynb #73ea71e6

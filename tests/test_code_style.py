@@ -221,7 +221,8 @@ HOUSE = ['interpreter', 'names', 'groups', 'actions', 'equivariance', 'report', 
          'nn.convolution', 'nn.layers', 'nn.decoders', 'nn.attention', 'nn.attentive', 'nn.affine',
          'nn.self_attention', 'nn.e4', 'nn', 'plain', 'models.registry', 'models.group_cnn',
          'models.backbones', 'models.attentive models.affine models.self_attention models.e4',
-         'models.unet', 'models', 'one_frame', 'images', 'data', 'macs', 'cost', 'convert wrappers',
+         'models.unet', 'models', 'one_frame', 'images', 'data', 'macs', 'cost', 'converted',
+         'convert wrappers',
          'processes', 'loop checkpoints', 'training', 'experiments', 'plot', 'widgets', 'labs',
          'cli', '__main__']
 
