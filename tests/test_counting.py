@@ -1,4 +1,4 @@
-"What torch's counter sees of the library's own operators: as much as the formulas say, in C or not."
+"What torch's counter sees of the library's operators: what the formulas say, in C or not."
 import math
 
 import pytest
@@ -159,7 +159,7 @@ def test_attention_counts_as_torch_multiplies(monkeypatch):
 @pytest.mark.parametrize('by', ['weights', 'scale', 'values', 'target'])
 @pytest.mark.parametrize('sources', [1, 3])
 def test_a_window_counts_its_products_and_the_sum_over_sources(by, sources):
-    b, n, d, size = 2, 3, 2, (4, 5, 6)
+    (b, n, d), size = (2, 3, 2), (4, 5, 6)
     factors = dict(weights=torch.randn(b, n, 9, *size), values=torch.randn(b, n, sources*d, *size),
                    scale=torch.randn(n, sources*d, 9, 4, 1, 1), target=torch.randn(b, n, d, *size))
     given = [None if name == by else factors[name] for name in windows._FACTORS]

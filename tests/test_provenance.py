@@ -44,7 +44,8 @@ def test_the_mark_is_explained_once_and_only_where_it_is():
 
 def test_commits_that_are_not_marked_are_in_the_repository():
     "A result of a commit that was not kept says so: `…-unpublished`."
-    def git(*words): return subprocess.run(['git', *words], cwd=ROOT, capture_output=True, text=True)
+    def git(*words):
+        return subprocess.run(['git', *words], cwd=ROOT, capture_output=True, text=True)
     if git('rev-parse', '--is-shallow-repository').stdout.strip() != 'false':
         pytest.skip('no git, or a clone without its history')
     commits = set()

@@ -496,7 +496,7 @@ def _attended(q, kv, table, poses, seed, window):
     return q.new_empty(b, n, h, w, table.shape[1], d)
 
 def _attention_macs(q, table, poses, window)->tuple[int, int]:
-    "Of the scores, and of the values: of all keys that tiles see, as in `attend_tiles`."
+    "Of the scores, and of the values: of all keys that a tile sees."
     (b, n, S, h, w, d), R, Q = q, table[1], poses[1]
     tile, radius = [_divisor(side, window[0]//2) for side in (h, w)], window[0]//2
     K, queries = math.prod(t + 2*radius for t in tile), b*n*h*w*d

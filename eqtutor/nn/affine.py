@@ -267,9 +267,9 @@ class AffineLayer(nn.Module):
         poses, k2 = len(self.group), self.kernel_size**2
         source, maps = 1 if self.lifts else poses, 1 if self.simple else 3
         linear = maps*self.in_channels*source*source + self.out_channels*poses*poses
-        windows = 4*poses*k2                             # f and β, in scores and mixture
-        if source > 1: windows += 2*poses*source*k2      # by ψ, over the source poses
-        centre = 0 if self.images else poses*source      # the query's own
+        windows = 4*poses*k2                         # f and β, in scores and mixture
+        if source > 1: windows += 2*poses*source*k2  # by ψ, over the source poses
+        centre = 0 if self.images else poses*source  # the query's own
         pixels = x_shape[0]*x_shape[-2]*x_shape[-1]
         return pixels*self.out_channels*(linear + windows + centre)
 

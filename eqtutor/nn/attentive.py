@@ -135,7 +135,7 @@ class PairAttention(nn.Module):
         total = removed_macs(planes, filters, x_shape[-2:], y_shape[-2:],
                              self.window.kernel_size, hidden)
         if self.spatial is None: return total
-        turned = self.spatial.macs(x_shape, (*y_shape[:-2], 0, 0))   # filters off the grid
+        turned = self.spatial.macs(x_shape, (*y_shape[:-2], 0, 0))   # off the grid
         gates = x_shape[0]*self.spatial.in_poses*filters
         return total + turned + gate_macs(gates, y_shape[-2:], self.spatial.kernel_size,
                                           self.dilation)
@@ -364,7 +364,7 @@ class AttentiveConv2d(EquivariantConv2d):
         "Multiply-accumulates of a forward pass: the convolution and its attention."
         total = super().macs(x_shape, y_shape) + self.branch.macs(x_shape, y_shape)
         if self.weighs_input: return total
-        turned = super().macs(x_shape, (*y_shape[:-2], 0, 0))   # once more for the branch
+        turned = super().macs(x_shape, (*y_shape[:-2], 0, 0))   # again, for the branch
         return total + turned
 
     def extra_repr(self)->str:
