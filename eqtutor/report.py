@@ -7,12 +7,14 @@ __all__ = ['LAYOUTS', 'Layout', 'readings', 'Call', 'record_calls', 'Carried', '
            'exact_sizes', 'up_to']
 
 # %% ../nbs/5_workshop/59_report.ipynb #58145d54
+import copy
 import linecache
 import math
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
@@ -25,18 +27,19 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .actions import KINDS, act, is_exact, reversed_axes
-from .equivariance import relative_error, tolerance, unchanged
-from .groups import Group, get_group
+from .actions import KINDS, act, reversed_axes
+from .equivariance import perturb_, relative_error, tolerance, unchanged
+from .groups import Group, generate, get_group
+from .sizes import SymmetricFilters
 
 # %% ../nbs/5_workshop/59_report.ipynb #2e56bb17
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def _turned(group:Group, h:int, rows:int, cols:int)->Tensor:
     "The number of the pixel that element h brings to each place, `(rows', cols')`."
     places = torch.arange(rows*cols, dtype=torch.float64).view(1, 1, rows, cols)
     return act(group, h, places)[0, 0].long()
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def _moved_entries(group:Group, h:int, atoms:str, sizes:tuple[int, ...])->Tensor:
     "Which entry of an axis stands at each of its places once element h has moved it."
     index = torch.arange(math.prod(sizes)).view(sizes)
@@ -1016,55 +1019,123 @@ _OPERATIONS = [
      'net.eval() before measuring')]
 
 # %% ../nbs/5_workshop/59_report.ipynb #c0419850
-def _strides(net:nn.Module, x:Tensor)->list[list[tuple[str, int, tuple]]]:
-    "For each strided layer the way its picture came: what each step does to a size."
-    loose:list[Any] = [m for m in net.modules() if getattr(m, 'strict', False)]
-    for m in loose: m.strict = False          # ours would refuse
-    try:
-        with warnings.catch_warnings(), torch.no_grad(), unchanged(net):
-            warnings.simplefilter('ignore')
-            calls = record_calls(net, x)
-    finally:
-        for m in loose: m.strict = True
-    steps = [_size_step(call) for call in calls[:-1]]
-    ways = []
-    for i, step in enumerate(steps):
-        if step[0] == 'window' and step[2][1] > 1: ways.append(_way(calls, steps, i))
-    return [way for way in ways if way]
+class _Precision(TorchFunctionMode):
+    "Notes whether anything is computed in less than float64."
+    narrow = False
 
-def _size_step(call:Call)->tuple[str, int, tuple]:
-    "What a call does to a size: a window, a factor, pixels more, or something else."
-    z = call.inputs[0]
-    y = call.outputs[0]
-    window = _window(call.function) if call.is_layer else _window_of(call)
-    if window and window[1] > 1: return 'window', 1, window
-    if y.ndim < 4 or z.ndim < 4: return 'same', 1, ()
-    n, m = z.shape[-1], y.shape[-1]
-    if m == n: return 'same', 1, ()
-    if window or hasattr(call.function, 'crop') or call.name in ('getitem', 'pad'):
-        return 'more', m - n, ()
-    if m % n == 0 and m > n: return 'factor', m//n, ()
-    return 'fixed', m, ()
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **kwargs or {})
+        if isinstance(out, Tensor) and out.is_floating_point():
+            self.narrow |= out.dtype != torch.float64
+        return out
 
-def _window_of(call:Call)->tuple[int, int, int, int]|None:
-    "The window of `F.max_pool2d(x, 2)` and the like."
-    if call.name not in ('max_pool2d', 'avg_pool2d'): return None
-    args, kwargs = tree_unflatten(call.leaves, call.form)
-    names = ('input', 'kernel_size', 'stride', 'padding')
-    given = dict(zip(names, args)) | kwargs
-    k = _one(given['kernel_size'])
-    return k, _one(given.get('stride') or k), _one(given.get('padding', 0)), 1
+def _generators(group:Group)->list[int]:
+    "Elements from which all that keep the pixel grid follow."
+    chosen:list[int] = []
+    for h in group.elements:
+        if _keeps_grid(group, h) and h not in generate(group, *chosen): chosen.append(h)
+    return chosen
 
-def _way(calls:list[Call], steps:list, i:int)->list[tuple[str, int, tuple]]:
-    "Steps from the network's input to a call; empty where the way is not known."
-    way = [steps[i]]
-    while (source := calls[i].sources[0]) is not None and source[0] >= 0:
-        i = source[0]
-        way.append(steps[i])
-        if steps[i][0] == 'fixed': return []   # an adaptive pool, say
-    return way if calls[i].sources[0] is not None else []
+class _Trial:
+    "A copy of a network, tried on pictures of many sides with other weights each time."
+    def __init__(self, net:nn.Module, group:Group, channels:int|None, double:bool):
+        self.net = copy.deepcopy(net).eval()
+        if double: self.net.double()
+        layers:list[Any] = [m for m in self.net.modules() if hasattr(m, 'group')]
+        self.is_plain = not any(len(get_group(m.group)) > 1 and any(m.parameters())
+                                for m in layers)
+        if self.is_plain and not _generators(group) and any(reversed_axes(group)):
+            group = get_group('C2')   # of C3, say: no turn keeps the grid, nor its centre
+        self.group, self.moves = group, _generators(group)
+        for m in layers:              # nothing to measure: the layers' own rule decides
+            if not self.moves and hasattr(m, 'strict'): m.strict = True
+        self.like = next(self.net.parameters(), torch.empty((), dtype=torch.float64))
+        self.channels = channels or _channels(net)
+        self.judge = _Judge(group, [], {}, tolerance(self.like))
+        self.watch = _Precision()
+        self.ran:set[int] = set()
+        self.refused:dict[int, Exception] = {}
+
+    def draw(self, seed:int)->None:
+        "Other weights and statistics; constants, a blur's filter say, stay."
+        moving = 'running_mean', 'running_var'
+        constants = [(b, b.clone()) for name, b in self.net.named_buffers()
+                     if not name.endswith(moving)]
+        perturb_(self.net, seed=seed)
+        for b, value in constants: b.copy_(value)
+        elements = list(generate(self.group, *self.moves))
+        # of three draws one has all channels
+        self.filters = SymmetricFilters(self.group, elements, thin=seed % 3 != 1)
+        self.seed = seed
+
+    def run(self, n:int, x:Tensor)->list[Tensor]|None:
+        "The outputs; None where the network refuses a picture of n×n pixels."
+        try:
+            with (warnings.catch_warnings(action='ignore'), self.watch,
+                  self.filters if self.is_plain else nullcontext()):
+                y = _tensors(self.net(x.clone()))[0]
+        except Exception as error:
+            if 'memory' in str(error): raise
+            self.refused[n] = error
+            return None
+        return y if y and all(t.numel() for t in y) else None
+
+    def pictures(self, n:int)->Tensor:
+        "A picture of n×n pixels, and one near it: `(2, 1, c, n, n)`."
+        drawn = torch.Generator().manual_seed(100*n + self.seed)
+        x = torch.randn(2, 1, self.channels, n, n, generator=drawn, dtype=torch.float64)
+        x[1] = x[0] + x[1]/10
+        return x.to(self.like)
+
+    def is_exact(self, n:int)->bool|None:
+        "On n×n pixels; None if this draw cannot tell."
+        x, near = self.pictures(n)
+        if (y := self.run(n, x)) is None: return False
+        self.ran.add(n)
+        moved:dict[int, list[Tensor]] = {}
+        for h in self.moves:     # one at a time: the first failure decides
+            z = self.run(n, act(self.group, h, x))
+            if z is None or len(z) != len(y): return False
+            moved[h] = z
+            verdicts = [self.moves_along(t, {q: m[k] for q, m in moved.items()})
+                        for k, t in enumerate(y)]
+            if False in verdicts: return False
+            if None in verdicts: return None
+        if not self.moves: return True
+        other = self.run(n, near)
+        return True if other and self.differ(y, other) else None
+
+    def moves_along(self, y:Tensor, moved:dict[int, Tensor])->bool|None:
+        "Is `moved` what the elements make of y, in some layout? None is in between."
+        judge, unclear = self.judge, False
+        judge.sizes = _squares(y.shape, len(self.group))
+        for layout in judge.candidates(y):
+            errors = [judge.error(layout, y, h, z) for h, z in moved.items()]
+            if all(e <= judge.tol for e in errors): return True
+            unclear |= not any(e > 100*judge.tol for e in errors)   # NaN is not
+        return None if unclear else False
+
+    def differ(self, y:list[Tensor], other:list[Tensor])->bool:
+        "Does any output hear of the picture? Zeros, and what is saturated, do not."
+        def hears(a:Tensor, b:Tensor)->bool:
+            if a.shape != b.shape: return True
+            a, b = _number(a), _number(b)
+            return bool((a - b).abs().max() > 10*self.judge.tol*a.abs().max())
+        return any(map(hears, y, other))
+
+def _channels(net:nn.Module)->int:
+    layers = (getattr(m, 'in_channels', None) for m in net.modules())
+    if first := next((c for c in layers if isinstance(c, int)), None): return first
+    raise ValueError('no layer says how many channels a picture has: say channels=…')
+
+def _squares(shape:Sequence[int], poses:int)->list[tuple[int, int]]:
+    "Square images of which the places may stand in one axis."
+    areas = {a for n in shape for a in (n, n - 1, n//poses)}
+    sides = sorted({math.isqrt(a) for a in areas})
+    return [(m, m) for m in sides if m > 1 and m*m in areas]
 
 # %% ../nbs/5_workshop/59_report.ipynb #aa3b1571
+@torch.no_grad()
 def exact_sizes(
     net:nn.Module,
     group:Group|str,
@@ -1072,46 +1143,70 @@ def exact_sizes(
     channels:int|None=None,  # of the picture; those of the first layer if None
     count:int=5,             # how many to name
 )->list[int]:
-    "Sides of square pictures, near the one you want, on which every stride is exact."
-    group = get_group(group)
-    own = (getattr(m, 'in_channels', None) for m in net.modules())
-    c = channels or next(n for n in own if n)
-    like = next(net.parameters())
-    def ways_of(n:int)->list|None:
-        try: return _strides(net, torch.zeros(1, c, n, n, dtype=like.dtype))
-        except (RuntimeError, ValueError): return None   # a size it cannot take
-    tried = (ways_of(n) for n in range(near, near + 64)) # the first that runs will do
-    ways = next(filter(None, tried), []) if any(reversed_axes(group)) else []
-    most = 2*near + 64
-    sizes = set(range(1, most))
-    for way in ways: sizes &= set(_backwards(way, most))
-    sizes = {n for n in sizes if n >= near//2}
-    nearest = sorted(sizes, key=lambda n: (abs(n - near), n))[:count]
-    return sorted(n for n in nearest if _all_exact(ways_of(n), n))
+    """Sides of square pictures on which the network is equivariant: the nearest, measured.
 
-def _backwards(way:list[tuple[str, int, tuple]], most:int)->list[int]:
-    "Sizes of the picture that lead to a whole number of windows at the end of a way."
-    sizes = list(range(1, most))
-    for kind, factor, window in way:     # the last step first
-        if kind == 'factor': sizes = [n//factor for n in sizes if n % factor == 0]
-        if kind == 'more': sizes = [n - factor for n in sizes]
-        if kind != 'window': continue
-        k, s, p, d = window
-        sizes = [s*(n - 1) + d*(k - 1) + 1 - 2*p for n in sizes]
-    return [n for n in sizes if 0 < n < most]
+    Each side is run, from `near` outwards, between `near/2` and `2*near + 63`; none that
+    is farther than 64 away if none is exact until there. A plain network, one without a
+    layer on a group, is measured as if its filters turned. On a group that moves no pixel
+    to a pixel, C3 say, the strict layers' own rule decides. Values decide nothing but
+    the numbers: a branch that only other pictures take is not seen.
+    """
+    group, own = get_group(group), next((p for p in net.parameters()), torch.zeros(()))
+    doubles = {own.device.type != 'mps', own.dtype == torch.float64}
+    for double in sorted(doubles, reverse=True):
+        trial = _Trial(net, group, channels, double)
+        if found := _search(trial, near, count): return found
+        if trial.ran and not trial.watch.narrow: break
+    raise ValueError(_why_none(trial, near))
 
-def _all_exact(ways:list[list[tuple[str, int, tuple]]]|None, n:int)->bool:
-    "Run forwards: is every stride of every way exact on a picture of n pixels?"
-    for way in ways or ():
-        m = n
-        for kind, factor, window in reversed(way):
-            if kind == 'factor': m *= factor
-            if kind == 'more': m += factor
-            if kind != 'window': continue
-            k, s, p, d = window
-            if not is_exact(m, k, s, p, d): return False
-            m = (m + 2*p - d*(k - 1) - 1)//s + 1
-    return ways is not None
+_DRAWS, _REACH = 3, 64   # draws to pass; how far to look for the first
+
+def _sides(near:int)->list[int]:
+    return sorted(range(max(1, near//2), 2*near + 64), key=lambda n: (abs(n - near), n))
+
+def _search(trial:_Trial, near:int, count:int)->list[int]:
+    "The nearest sides that pass three draws; those that fail one are gone."
+    sides, passed = _sides(near), Counter[int]()
+    for seed in range(4*_DRAWS):
+        trial.draw(seed)
+        kept:list[int] = []
+        for i, n in enumerate(sides):
+            if len(kept) == count:
+                kept += sides[i:]
+                break
+            if not kept and abs(n - near) > _REACH: break
+            exact = trial.is_exact(n)
+            passed[n] += exact is True
+            if exact is not False: kept.append(n)
+        sides = kept
+        named = sides[:count]
+        if all(passed[n] >= _DRAWS for n in named): return sorted(named)
+    n = next(n for n in named if passed[n] < _DRAWS)
+    raise ValueError(
+        f'on {n}×{n} pixels nothing can be measured: the output hardly hears of the '
+        'picture (zeros, a saturated softmax, integers), or is not finite. '
+        'Leave the last layers away and ask again')
+
+def _why_none(trial:_Trial, near:int)->str:
+    "Why no size is exact: nothing runs, or who breaks the symmetry on one that does."
+    first, last = max(1, near//2), near + _REACH
+    where = f'{first} to {last} pixels a side'
+    if not trial.ran:
+        n, error = next(iter(trial.refused.items()), (near, 'the output is empty'))
+        return (f'the network takes no picture of {trial.channels} channels and {where}. '
+                f'On {n}×{n}: {error}. If its pictures have other channels, say '
+                'channels=…; one input (b, c, n, n) is tried')
+    n, name = min(trial.ran), _short(trial.group)
+    try:
+        with trial.filters if trial.is_plain else nullcontext():
+            faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
+    except ValueError: faults = []
+    faults.sort(key=lambda s: 'over at one end' in s.reason)   # another size mends those
+    said = [f'{s.name} ({s.where or s.cls}): {s.reason}; put there: {s.remedy}'
+            for s in faults[:3]]
+    return (f'no picture of {where} is exact to {trial.group.name}. On {n}×{n}, '
+            + ('\n- '.join(['these are at fault:', *said]) if said else 'nobody is at '
+               f"fault alone: look at layer_report(net, x, '{name}')"))
 
 # %% ../nbs/5_workshop/59_report.ipynb #73bade28
 class _Reached(Exception):
