@@ -1071,8 +1071,10 @@ class _Trial:
     def run(self, n:int, x:Tensor)->list[Tensor]|None:
         "The outputs; None where the network refuses a picture of n×n pixels."
         try:
-            with (warnings.catch_warnings(action='ignore'), self.watch,
+            with (warnings.catch_warnings(),
+                  nullcontext() if self.ran else self.watch,
                   self.filters if self.is_plain else nullcontext()):
+                warnings.simplefilter('ignore')
                 y = _tensors(self.net(x.clone()))[0]
         except Exception as error:
             if 'memory' in str(error): raise

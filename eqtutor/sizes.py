@@ -1,10 +1,11 @@
 "Convolutions whose filters turn into themselves: what a network does to sizes, and nothing else."
 # Plain module: edited by hand, no notebook exports it.
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .actions import act
@@ -38,10 +39,12 @@ class SymmetricFilters(TorchFunctionMode):
     An image then turns with the network's input wherever the sizes allow it, although the
     network is a plain one. If `thin`, the channels of a block are mixed into one, and all
     outputs are multiples of its response: a choice of weights, and a cheap one.
+    While one is in use the parameters must not change.
     """
     def __init__(self, group:Group, elements:list[int], thin:bool=False):
         super().__init__()
         self.group, self.elements, self.thin = group, elements, thin
+        self.known:dict[Tensor, Tensor] = {}   # filters of parameters
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -49,8 +52,23 @@ class SymmetricFilters(TorchFunctionMode):
         given = dict(zip(_ARGUMENTS[function], args)) | kwargs
         x, weight = given['input'], given['weight']
         if self.thin and x.ndim == weight.ndim: return self._thinned(function, given)
-        given['weight'] = symmetric(weight, self.group, self.elements)
+        given['weight'] = self._made(weight, self._symmetric)
         return function(**given)
+
+    def _made(self, weight:Tensor, make:Callable[[Tensor], Tensor])->Tensor:
+        if weight in self.known: return self.known[weight]
+        filters = make(weight)
+        if isinstance(weight, nn.Parameter): self.known[weight] = filters
+        return filters
+
+    def _symmetric(self, weight:Tensor)->Tensor:
+        return symmetric(weight, self.group, self.elements)
+
+    def _one(self, weight:Tensor)->Tensor:
+        "A filter `(1, 1, k, k)` for all channels, from some of theirs; as strong as all."
+        some = self._symmetric(weight[:8, :8]).flatten(0, 1)
+        one = torch.tensordot(_mixed(len(some), weight), some, 1)[None, None]
+        return one*weight.norm()/(weight.shape[0]*weight.shape[1])**.5/one.norm()
 
     def _thinned(self, function, given:dict[str, Any])->Tensor:
         "One filter for all, on one mix of the channels of each block."
@@ -58,12 +76,10 @@ class SymmetricFilters(TorchFunctionMode):
         blocks = given.get('groups', 1)
         transposes = _ARGUMENTS[function] is _TRANSPOSED
         outputs = weight.shape[1] if transposes else weight.shape[0]//blocks   # of a block
-        some = symmetric(weight[:8, :8], self.group, self.elements).flatten(0, 1)
-        one = torch.tensordot(_mixed(len(some), weight), some, 1)
-        one = one*weight.norm()/(weight.shape[0]*weight.shape[1])**.5/one.norm()
+        one = self._made(weight, self._one)
         x = x.unflatten(1, (blocks, -1))
         mix = torch.einsum('bgi...,i->bg...', x, _mixed(x.shape[2], x)).flatten(0, 1)[:, None]
-        y = function(**given | dict(input=mix, weight=one[None, None], bias=None, groups=1))
+        y = function(**given | dict(input=mix, weight=one, bias=None, groups=1))
         y = y.unflatten(0, (-1, blocks))*_mixed(outputs, y).view(-1, *[1]*(x.ndim - 3))
         y = y.flatten(1, 2)
         return y if bias is None else y + bias.view(-1, *[1]*(y.ndim - 2))
