@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from .actions import KINDS, act, reversed_axes
 from .equivariance import perturb_, relative_error, tolerance, unchanged
 from .groups import Group, generate, get_group
-from .sizes import SymmetricFilters
+from .sizes import OtherFilters
 
 # %% ../nbs/5_workshop/59_report.ipynb #2e56bb17
 @lru_cache(maxsize=64)
@@ -1042,7 +1042,7 @@ class _Trial:
         self.net = copy.deepcopy(net).eval()
         if double: self.net.double()
         layers:list[Any] = [m for m in self.net.modules() if hasattr(m, 'group')]
-        self.is_plain = not any(len(get_group(m.group)) > 1 and any(m.parameters())
+        self.is_plain = not any(len(get_group(m.group)) > 1 and list(m.parameters())
                                 for m in layers)
         if self.is_plain and not _generators(group) and any(reversed_axes(group)):
             group = get_group('C2')   # of C3, say: no turn keeps the grid, nor its centre
@@ -1063,17 +1063,16 @@ class _Trial:
                      if not name.endswith(moving)]
         perturb_(self.net, seed=seed)
         for b, value in constants: b.copy_(value)
-        elements = list(generate(self.group, *self.moves))
+        turns = list(generate(self.group, *self.moves)) if self.is_plain else [0]
         # of three draws one has all channels
-        self.filters = SymmetricFilters(self.group, elements, thin=seed % 3 != 1)
+        self.filters = OtherFilters(self.net, self.group, turns, thin=seed % 3 != 1)
         self.seed = seed
 
     def run(self, n:int, x:Tensor)->list[Tensor]|None:
         "The outputs; None where the network refuses a picture of n×n pixels."
         try:
-            with (warnings.catch_warnings(),
-                  nullcontext() if self.ran else self.watch,
-                  self.filters if self.is_plain else nullcontext()):
+            with (warnings.catch_warnings(), self.filters,
+                  nullcontext() if self.ran else self.watch):
                 warnings.simplefilter('ignore')
                 y = _tensors(self.net(x.clone()))[0]
         except Exception as error:
@@ -1120,8 +1119,8 @@ class _Trial:
     def differ(self, y:list[Tensor], other:list[Tensor])->bool:
         "Does any output hear of the picture? Zeros, and what is saturated, do not."
         def hears(a:Tensor, b:Tensor)->bool:
+            if not a.is_floating_point(): return False   # two may be equal by chance
             if a.shape != b.shape: return True
-            a, b = _number(a), _number(b)
             return bool((a - b).abs().max() > 10*self.judge.tol*a.abs().max())
         return any(map(hears, y, other))
 
@@ -1191,7 +1190,7 @@ def _search(trial:_Trial, near:int, count:int)->list[int]:
 
 def _why_none(trial:_Trial, near:int)->str:
     "Why no size is exact: nothing runs, or who breaks the symmetry on one that does."
-    first, last = max(1, near//2), near + _REACH
+    first, last = max(1, near//2, near - _REACH), near + _REACH
     where = f'{first} to {last} pixels a side'
     if not trial.ran:
         n, error = next(iter(trial.refused.items()), (near, 'the output is empty'))
@@ -1200,15 +1199,14 @@ def _why_none(trial:_Trial, near:int)->str:
                 'channels=…; one input (b, c, n, n) is tried')
     n, name = min(trial.ran), _short(trial.group)
     try:
-        with trial.filters if trial.is_plain else nullcontext():
+        with trial.filters:
             faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
     except ValueError: faults = []
     faults.sort(key=lambda s: 'over at one end' in s.reason)   # another size mends those
-    said = [f'{s.name} ({s.where or s.cls}): {s.reason}; put there: {s.remedy}'
-            for s in faults[:3]]
-    return (f'no picture of {where} is exact to {trial.group.name}. On {n}×{n}, '
-            + ('\n- '.join(['these are at fault:', *said]) if said else 'nobody is at '
-               f"fault alone: look at layer_report(net, x, '{name}')"))
+    said = [f'\n- {s.name} ({s.where or s.cls}): {s.reason}' for s in faults[:3]]
+    at_fault = 'these break the symmetry:' if said else 'nobody breaks it alone.'
+    return (f'no picture of {where} is exact to {trial.group.name}: look at '
+            f"layer_report(net, x, '{name}'). On {n}×{n} {at_fault}" + ''.join(said))
 
 # %% ../nbs/5_workshop/59_report.ipynb #73bade28
 class _Reached(Exception):
