@@ -1,6 +1,7 @@
 "Other filters for a network's convolutions: symmetric ones, cheap ones; what it does to sizes stays."
 # Plain module: edited by hand, no notebook exports it.
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ _ARGUMENTS:dict[Any, tuple[str, ...]] = {
     F.conv_transpose2d: _TRANSPOSED, F.conv_transpose3d: _TRANSPOSED}
 
 # these convolve with banks of filters, channels before poses
+_ROOM = 2**26   # numbers in banks that are kept
 _BANKS = LiftingConv2d, GroupConv2d, ProjectionConv2d, GroupConvTranspose2d
 
 
@@ -52,7 +54,8 @@ class OtherFilters(TorchFunctionMode):
     def __init__(self, net:nn.Module, group:Group, elements:list[int], thin:bool=False):
         super().__init__()
         self.group, self.elements, self.thin = group, elements, thin
-        self.known:dict[Tensor, Tensor] = {}     # filters of parameters, which must not change
+        self.room = _ROOM
+        self.known:dict[Any, Tensor] = {}        # by weight or layer: they must not change
         self.layer:EquivariantConv2d|None = None # that is running
         self.banks = [m for m in net.modules() if type(m) in _BANKS]
 
@@ -60,15 +63,24 @@ class OtherFilters(TorchFunctionMode):
         self.layer = None
         self.hooks = [m.register_forward_pre_hook(self._begin) for m in self.banks]
         self.hooks += [m.register_forward_hook(self._end) for m in self.banks]
+        for m in self.banks: m.filters = partial(self._bank, m)   # built once
         return super().__enter__()
 
     def __exit__(self, *error):
         for hook in self.hooks: hook.remove()
+        for m in self.banks: del m.filters
         return super().__exit__(*error)
 
     def _begin(self, layer:EquivariantConv2d, args:tuple)->None: self.layer = layer
 
     def _end(self, *_)->None: self.layer = None
+
+    def _bank(self, layer:EquivariantConv2d)->Tensor:
+        if layer in self.known: return self.known[layer]
+        bank = type(layer).filters(layer)
+        self.room -= bank.numel()
+        if self.room >= 0: self.known[layer] = bank
+        return bank
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
