@@ -1041,14 +1041,12 @@ class _Trial:
     def __init__(self, net:nn.Module, group:Group, channels:int|None, double:bool):
         self.net = copy.deepcopy(net).eval()
         if double: self.net.double()
-        layers:list[Any] = [m for m in self.net.modules() if hasattr(m, 'group')]
-        self.is_plain = not any(len(get_group(m.group)) > 1 and list(m.parameters())
-                                for m in layers)
+        self.is_plain = not any(map(_has_poses, self.net.modules()))
         if self.is_plain and not _generators(group) and any(reversed_axes(group)):
             group = get_group('C2')   # of C3, say: no turn keeps the grid, nor its centre
         self.group, self.moves = group, _generators(group)
-        for m in layers:              # nothing to measure: the layers' own rule decides
-            if not self.moves and hasattr(m, 'strict'): m.strict = True
+        for m in self.net.modules():  # nothing to measure: the layers' own rule decides
+            if not self.moves and hasattr(m, 'strict'): m.strict = True # type: ignore
         self.like = next(self.net.parameters(), torch.empty((), dtype=torch.float64))
         self.channels = channels or _channels(net)
         self.judge = _Judge(group, [], {}, tolerance(self.like))
@@ -1123,6 +1121,12 @@ class _Trial:
             if a.shape != b.shape: return True
             return bool((a - b).abs().max() > 10*self.judge.tol*a.abs().max())
         return any(map(hears, y, other))
+
+def _has_poses(m:Any)->bool:
+    "Is it a layer on a group, with weights? A pool is not, nor what has such layers."
+    if not isinstance(getattr(m, 'group', None), Group) or len(m.group) == 1: return False
+    of_ours = any(c.__module__.startswith('eqtutor.nn') for c in type(m).__mro__)
+    return any(True for _ in m.parameters(recurse=of_ours))
 
 def _channels(net:nn.Module)->int:
     layers = (getattr(m, 'in_channels', None) for m in net.modules())
@@ -1201,7 +1205,7 @@ def _why_none(trial:_Trial, near:int)->str:
     try:
         with trial.filters:
             faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
-    except ValueError: faults = []
+    except Exception: faults = []   # it cannot be followed: another path, say
     faults.sort(key=lambda s: 'over at one end' in s.reason)   # another size mends those
     said = [f'\n- {s.name} ({s.where or s.cls}): {s.reason}' for s in faults[:3]]
     at_fault = 'these break the symmetry:' if said else 'nobody breaks it alone.'

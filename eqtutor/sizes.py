@@ -62,7 +62,8 @@ class OtherFilters(TorchFunctionMode):
     def __enter__(self):
         self.layer = None
         self.hooks = [m.register_forward_pre_hook(self._begin) for m in self.banks]
-        self.hooks += [m.register_forward_hook(self._end) for m in self.banks]
+        self.hooks += [m.register_forward_hook(self._end, always_call=True)
+                       for m in self.banks]
         for m in self.banks: m.filters = partial(self._bank, m)   # built once
         return super().__enter__()
 
@@ -88,9 +89,17 @@ class OtherFilters(TorchFunctionMode):
         given = dict(zip(_ARGUMENTS[function], args)) | kwargs
         x, weight = given['input'], given['weight']
         free = self.layer is not None or isinstance(weight, nn.Parameter)
-        if self.thin and free and x.ndim == weight.ndim: return self._thinned(function, given)
+        if self.thin and free and self._fits(function, given):
+            return self._thinned(function, given)
         given['weight'] = self._made(weight, self._symmetric)
         return function(**given)
+
+    def _fits(self, function, given:dict[str, Any])->bool:
+        "Does the layer take its input? Else let torch say so."
+        x, weight = given['input'], given['weight']
+        if x.ndim != weight.ndim: return False
+        if _ARGUMENTS[function] is _TRANSPOSED: return x.shape[1] == weight.shape[0]
+        return x.shape[1] == weight.shape[1]*given.get('groups', 1)
 
     def _made(self, weight:Tensor, make:Callable[..., Tensor], *more:Any)->Tensor:
         if weight in self.known: return self.known[weight]
