@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -1039,7 +1040,7 @@ def _generators(group:Group)->list[int]:
 class _Trial:
     "A copy of a network, tried on pictures of many sides with other weights each time."
     def __init__(self, net:nn.Module, group:Group, channels:int|None, double:bool):
-        self.net = copy.deepcopy(net).eval()
+        self.original, self.net = net, copy.deepcopy(net).eval()
         if double: self.net.double()
         self.is_plain = not any(map(_has_poses, self.net.modules()))
         if self.is_plain and not _generators(group) and any(reversed_axes(group)):
@@ -1051,7 +1052,7 @@ class _Trial:
         self.channels = channels or _channels(net)
         self.judge = _Judge(group, [], {}, tolerance(self.like))
         self.watch = _Precision()
-        self.ran:set[int] = set()
+        self.ran:dict[int, int] = {}   # numbers that come out, by side
         self.refused:dict[int, Exception] = {}
 
     def draw(self, seed:int)->None:
@@ -1059,6 +1060,7 @@ class _Trial:
         moving = 'running_mean', 'running_var'
         constants = [(b, b.clone()) for name, b in self.net.named_buffers()
                      if not name.endswith(moving)]
+        self.net.load_state_dict(self.original.state_dict())
         perturb_(self.net, seed=seed)
         for b, value in constants: b.copy_(value)
         turns = list(generate(self.group, *self.moves)) if self.is_plain else [0]
@@ -1080,9 +1082,12 @@ class _Trial:
         return y if y and all(t.numel() for t in y) else None
 
     def pictures(self, n:int)->Tensor:
-        "A picture of n×n pixels, and one near it: `(2, 1, c, n, n)`."
-        drawn = torch.Generator().manual_seed(100*n + self.seed)
-        x = torch.randn(2, 1, self.channels, n, n, generator=drawn, dtype=torch.float64)
+        "Pictures of n×n pixels, and others near them: `(2, b, c, n, n)`."
+        # few numbers may be equal by chance: maxima are, half of the time
+        many = max(1, 64//self.ran.get(n, 64)) if self.filters.thin else 1
+        drawn, shape = torch.Generator().manual_seed(100*n + self.seed), (n, n)
+        x = torch.randn(2, min(many, 12), self.channels, *shape, generator=drawn,
+                        dtype=torch.float64)
         x[1] = x[0] + x[1]/10
         return x.to(self.like)
 
@@ -1090,7 +1095,7 @@ class _Trial:
         "On n×n pixels; None if this draw cannot tell."
         x, near = self.pictures(n)
         if (y := self.run(n, x)) is None: return False
-        self.ran.add(n)
+        self.ran[n] = sum(t.numel()//len(x) for t in y)
         moved:dict[int, list[Tensor]] = {}
         for h in self.moves:     # one at a time: the first failure decides
             z = self.run(n, act(self.group, h, x))
@@ -1164,16 +1169,20 @@ def exact_sizes(
         if trial.ran and not trial.watch.narrow: break
     raise ValueError(_why_none(trial, near))
 
-_DRAWS, _REACH = 3, 64   # draws to pass; how far to look for the first
+_DRAWS, _PATIENCE = 3, 8   # draws to pass, draws that may say nothing
+_REACH = 64                # how far to look for the first
 
 def _sides(near:int)->list[int]:
     return sorted(range(max(1, near//2), 2*near + 64), key=lambda n: (abs(n - near), n))
 
 def _search(trial:_Trial, near:int, count:int)->list[int]:
     "The nearest sides that pass three draws; those that fail one are gone."
-    sides, passed = _sides(near), Counter[int]()
-    for seed in range(4*_DRAWS):
+    sides, passed, silent = _sides(near), Counter[int](), Counter[int]()
+    for seed in count_from(0):
         trial.draw(seed)
+        # where five sides have said nothing for long, the others are asked once
+        given_up = [n for n in silent if silent[n] >= _PATIENCE]
+        patience = _PATIENCE if passed.total() or not given_up else 1
         kept:list[int] = []
         for i, n in enumerate(sides):
             if len(kept) == count:
@@ -1182,22 +1191,25 @@ def _search(trial:_Trial, near:int, count:int)->list[int]:
             if not kept and abs(n - near) > _REACH: break
             exact = trial.is_exact(n)
             passed[n] += exact is True
-            if exact is not False: kept.append(n)
+            silent[n] += exact is None
+            if exact is not False and silent[n] < patience: kept.append(n)
         sides = kept
         named = sides[:count]
-        if all(passed[n] >= _DRAWS for n in named): return sorted(named)
-    n = next(n for n in named if passed[n] < _DRAWS)
-    raise ValueError(
-        f'on {n}×{n} pixels nothing can be measured: the output hardly hears of the '
-        'picture (zeros, a saturated softmax, integers), or is not finite. '
-        'Leave the last layers away and ask again')
+        if all(passed[n] >= _DRAWS for n in named): break
+    if not named and (given_up := [n for n in silent if silent[n] >= patience]):
+        n = given_up[0]
+        raise ValueError(
+            f'on {n}×{n} pixels nothing can be measured: the output hardly hears of '
+            'the picture (zeros, a saturated softmax, integers), or is not finite. '
+            'Leave the last layers away and ask again')
+    return sorted(named)
 
 def _why_none(trial:_Trial, near:int)->str:
     "Why no size is exact: nothing runs, or who breaks the symmetry on one that does."
     first, last = max(1, near//2, near - _REACH), near + _REACH
     where = f'{first} to {last} pixels a side'
     if not trial.ran:
-        n, error = next(iter(trial.refused.items()), (near, 'the output is empty'))
+        n, error = next(iter(trial.refused.items()), (near, 'nothing comes out'))
         return (f'the network takes no picture of {trial.channels} channels and {where}. '
                 f'On {n}×{n}: {error}. If its pictures have other channels, say '
                 'channels=…; one input (b, c, n, n) is tried')
