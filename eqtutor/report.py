@@ -1155,11 +1155,12 @@ def exact_sizes(
 )->list[int]:
     """Sides of square pictures on which the network is equivariant: the nearest, measured.
 
-    Each side is run, from `near` outwards, between `near/2` and `2*near + 63`; none that
-    is farther than 64 away if none is exact until there. A plain network, one without a
-    layer on a group, is measured as if its filters turned. On a group that moves no pixel
-    to a pixel, C3 say, the strict layers' own rule decides. Values decide nothing but
-    the numbers: a branch that only other pictures take is not seen.
+    The network runs on the sides from `near/2` to `2*near + 63`, the nearest first; on none
+    that is farther than 64 from `near` if none until there is exact. That is an error which
+    names who is at fault. A plain network, without a layer on a group, is measured as if
+    its filters turned. On a group that keeps no pixel grid, C3 say, the layers' own rule
+    decides. A branch that the values of other pictures would take is not seen, and a side
+    on which the output does not hear of the picture is not named.
     """
     group, own = get_group(group), next((p for p in net.parameters()), torch.zeros(()))
     doubles = {own.device.type != 'mps', own.dtype == torch.float64}
