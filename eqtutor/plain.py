@@ -7,6 +7,7 @@ __all__ = ['plain_conv', 'affine_of', 'to_plain', 'export_network', 'FrozenConv2
 
 # %% ../nbs/5_workshop/60_plain.ipynb #fb48c93c
 import copy
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,14 +24,14 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from .core import one_of
+from .equivariance import unchanged
 from .files import write_atomic
-from .groups import get_group
 from .kernels import attentive
 from .kernels.attentive import Window
 from .nn.convolution import (EquivariantConv2d, GroupConv2d, LiftingConv2d,
                                     ProjectionConv2d)
 from .nn.layers import GroupBatchNorm2d, SpatialPool2d
-from .report import Call, exact_sizes, record_calls
+from .report import Call, record_calls
 
 # %% ../nbs/5_workshop/60_plain.ipynb #1ea0aecd
 def plain_conv(
@@ -95,14 +96,20 @@ def _is_atom(m:nn.Module)->bool:
 
 # %% ../nbs/5_workshop/60_plain.ipynb #58e8bc6a
 def _example(net:nn.Module)->Tensor:
-    "A picture that the network can take."
+    "Pictures that the network takes, of 32×32 pixels or nearly so."
     layers:list[Any] = [*net.modules()]
-    groups = [m.group for m in layers if hasattr(m, 'group')]
-    group = get_group(groups[0] if groups else 'Z2')
     first = next(m for m in layers if hasattr(m, 'in_channels'))
-    size = min(exact_sizes(net, group, near=32, count=3) or [32])
     like = next(net.parameters())
-    return torch.randn(2, first.in_channels, size, size, dtype=like.dtype)
+    for n in sorted(range(8, 129), key=lambda n: (abs(n - 32), n)):
+        x = torch.randn(2, first.in_channels, n, n).to(like)
+        try:
+            with torch.no_grad(), unchanged(net), warnings.catch_warnings():
+                warnings.simplefilter('ignore')
+                net(x)
+        except (ValueError, RuntimeError) as error: refused = error
+        else: return x
+    raise ValueError(f'the network takes no picture of {first.in_channels} channels and '
+                     f'8 to 128 pixels a side ({refused}): give it an input, x=…')
 
 def _followers(calls:list[Call])->dict[int, int]:
     "Convolution -> the batch norm that alone reads it: numbers of calls."
@@ -141,7 +148,7 @@ def _plain_sum(w:Tensor, x:Tensor, window:Window)->Tensor:
 def to_plain(
     net:nn.Module,
     fold:bool=True,         # put batch norms into the convolutions before them
-    x:Tensor|None=None,     # an input; a picture that the strides allow if None
+    x:Tensor|None=None,     # an input; pictures near 32×32 if None
 )->fx.GraphModule:
     "The network at inference as a graph of plain torch: no eqtutor code is in it."
     net = copy.deepcopy(net).eval()
@@ -303,7 +310,7 @@ class _Builder:
 def export_network(
     net:nn.Module,
     path:str|Path,       # net.pt2, net.onnx or net.safetensors
-    x:Tensor|None=None,  # an input; a picture that the strides allow if None
+    x:Tensor|None=None,  # an input; pictures near 32×32 if None
 )->Path:
     "Write the plain network: a program, an ONNX model, or its weights alone."
     path = Path(path)
@@ -347,7 +354,7 @@ def _frozen(conv:EquivariantConv2d, norm:nn.BatchNorm3d|None=None)->FrozenConv2d
 @torch.no_grad()
 def fold(
     net:nn.Module,
-    x:Tensor|None=None, # an input; a picture that the strides allow if None
+    x:Tensor|None=None, # an input; pictures near 32×32 if None
 )->nn.Module:           # the same net
     "Change a network for inference: banks frozen, norms folded; there is no way back."
     net.eval()

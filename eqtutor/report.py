@@ -7,15 +7,18 @@ __all__ = ['LAYOUTS', 'Layout', 'readings', 'Call', 'record_calls', 'Carried', '
            'exact_sizes', 'up_to']
 
 # %% ../nbs/5_workshop/59_report.ipynb #58145d54
+import copy
 import linecache
 import math
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -25,18 +28,19 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .actions import KINDS, act, is_exact, reversed_axes
-from .equivariance import relative_error, tolerance, unchanged
-from .groups import Group, get_group
+from .actions import KINDS, act, reversed_axes
+from .equivariance import perturb_, relative_error, tolerance, unchanged
+from .groups import Group, generate, get_group
+from .sizes import OtherFilters
 
 # %% ../nbs/5_workshop/59_report.ipynb #2e56bb17
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def _turned(group:Group, h:int, rows:int, cols:int)->Tensor:
     "The number of the pixel that element h brings to each place, `(rows', cols')`."
     places = torch.arange(rows*cols, dtype=torch.float64).view(1, 1, rows, cols)
     return act(group, h, places)[0, 0].long()
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def _moved_entries(group:Group, h:int, atoms:str, sizes:tuple[int, ...])->Tensor:
     "Which entry of an axis stands at each of its places once element h has moved it."
     index = torch.arange(math.prod(sizes)).view(sizes)
@@ -1016,55 +1020,132 @@ _OPERATIONS = [
      'net.eval() before measuring')]
 
 # %% ../nbs/5_workshop/59_report.ipynb #c0419850
-def _strides(net:nn.Module, x:Tensor)->list[list[tuple[str, int, tuple]]]:
-    "For each strided layer the way its picture came: what each step does to a size."
-    loose:list[Any] = [m for m in net.modules() if getattr(m, 'strict', False)]
-    for m in loose: m.strict = False          # ours would refuse
-    try:
-        with warnings.catch_warnings(), torch.no_grad(), unchanged(net):
-            warnings.simplefilter('ignore')
-            calls = record_calls(net, x)
-    finally:
-        for m in loose: m.strict = True
-    steps = [_size_step(call) for call in calls[:-1]]
-    ways = []
-    for i, step in enumerate(steps):
-        if step[0] == 'window' and step[2][1] > 1: ways.append(_way(calls, steps, i))
-    return [way for way in ways if way]
+class _Precision(TorchFunctionMode):
+    "Notes whether anything is computed in less than float64."
+    narrow = False
 
-def _size_step(call:Call)->tuple[str, int, tuple]:
-    "What a call does to a size: a window, a factor, pixels more, or something else."
-    z = call.inputs[0]
-    y = call.outputs[0]
-    window = _window(call.function) if call.is_layer else _window_of(call)
-    if window and window[1] > 1: return 'window', 1, window
-    if y.ndim < 4 or z.ndim < 4: return 'same', 1, ()
-    n, m = z.shape[-1], y.shape[-1]
-    if m == n: return 'same', 1, ()
-    if window or hasattr(call.function, 'crop') or call.name in ('getitem', 'pad'):
-        return 'more', m - n, ()
-    if m % n == 0 and m > n: return 'factor', m//n, ()
-    return 'fixed', m, ()
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **kwargs or {})
+        if isinstance(out, Tensor) and out.is_floating_point():
+            self.narrow |= out.dtype != torch.float64
+        return out
 
-def _window_of(call:Call)->tuple[int, int, int, int]|None:
-    "The window of `F.max_pool2d(x, 2)` and the like."
-    if call.name not in ('max_pool2d', 'avg_pool2d'): return None
-    args, kwargs = tree_unflatten(call.leaves, call.form)
-    names = ('input', 'kernel_size', 'stride', 'padding')
-    given = dict(zip(names, args)) | kwargs
-    k = _one(given['kernel_size'])
-    return k, _one(given.get('stride') or k), _one(given.get('padding', 0)), 1
+def _generators(group:Group)->list[int]:
+    "Elements from which all that keep the pixel grid follow."
+    chosen:list[int] = []
+    for h in group.elements:
+        if _keeps_grid(group, h) and h not in generate(group, *chosen): chosen.append(h)
+    return chosen
 
-def _way(calls:list[Call], steps:list, i:int)->list[tuple[str, int, tuple]]:
-    "Steps from the network's input to a call; empty where the way is not known."
-    way = [steps[i]]
-    while (source := calls[i].sources[0]) is not None and source[0] >= 0:
-        i = source[0]
-        way.append(steps[i])
-        if steps[i][0] == 'fixed': return []   # an adaptive pool, say
-    return way if calls[i].sources[0] is not None else []
+class _Trial:
+    "A copy of a network, tried on pictures of many sides with other weights each time."
+    def __init__(self, net:nn.Module, group:Group, channels:int|None, double:bool):
+        self.original, self.net = net, copy.deepcopy(net).eval()
+        if double: self.net.double()
+        self.is_plain = not any(map(_has_poses, self.net.modules()))
+        if self.is_plain and not _generators(group) and any(reversed_axes(group)):
+            group = get_group('C2')   # of C3, say: no turn keeps the grid, nor its centre
+        self.group, self.moves = group, _generators(group)
+        for m in self.net.modules():  # nothing to measure: the layers' own rule decides
+            if not self.moves and hasattr(m, 'strict'): m.strict = True # type: ignore
+        self.like = next(self.net.parameters(), torch.empty((), dtype=torch.float64))
+        self.channels = channels or _channels(net)
+        self.judge = _Judge(group, [], {}, tolerance(self.like))
+        self.watch = _Precision()
+        self.ran:dict[int, int] = {}   # numbers that come out, by side
+        self.refused:dict[int, Exception] = {}
+
+    def draw(self, seed:int)->None:
+        "Other weights and statistics; constants, a blur's filter say, stay."
+        moving = 'running_mean', 'running_var'
+        constants = [(b, b.clone()) for name, b in self.net.named_buffers()
+                     if not name.endswith(moving)]
+        self.net.load_state_dict(self.original.state_dict())
+        perturb_(self.net, seed=seed)
+        for b, value in constants: b.copy_(value)
+        turns = list(generate(self.group, *self.moves)) if self.is_plain else [0]
+        # of three draws one has all channels
+        self.filters = OtherFilters(self.net, self.group, turns, thin=seed % 3 != 1)
+        self.seed = seed
+
+    def run(self, n:int, x:Tensor)->list[Tensor]|None:
+        "The outputs; None where the network refuses a picture of n×n pixels."
+        try:
+            with (warnings.catch_warnings(), self.filters,
+                  nullcontext() if self.ran else self.watch):
+                warnings.simplefilter('ignore')
+                y = _tensors(self.net(x.clone()))[0]
+        except Exception as error:
+            if 'memory' in str(error): raise
+            self.refused[n] = error
+            return None
+        return y if y and all(t.numel() for t in y) else None
+
+    def pictures(self, n:int)->Tensor:
+        "Pictures of n×n pixels, and others near them: `(2, b, c, n, n)`."
+        # few numbers may be equal by chance: maxima are, half of the time
+        many = max(1, 64//self.ran.get(n, 64)) if self.filters.thin else 1
+        drawn, shape = torch.Generator().manual_seed(100*n + self.seed), (n, n)
+        x = torch.randn(2, min(many, 12), self.channels, *shape, generator=drawn,
+                        dtype=torch.float64)
+        x[1] = x[0] + x[1]/10
+        return x.to(self.like)
+
+    def is_exact(self, n:int)->bool|None:
+        "On n×n pixels; None if this draw cannot tell."
+        x, near = self.pictures(n)
+        if (y := self.run(n, x)) is None: return False
+        self.ran[n] = sum(t.numel()//len(x) for t in y)
+        moved:dict[int, list[Tensor]] = {}
+        for h in self.moves:     # one at a time: the first failure decides
+            z = self.run(n, act(self.group, h, x))
+            if z is None or len(z) != len(y): return False
+            moved[h] = z
+            verdicts = [self.moves_along(t, {q: m[k] for q, m in moved.items()})
+                        for k, t in enumerate(y)]
+            if False in verdicts: return False
+            if None in verdicts: return None
+        if not self.moves: return True
+        other = self.run(n, near)
+        return True if other and self.differ(y, other) else None
+
+    def moves_along(self, y:Tensor, moved:dict[int, Tensor])->bool|None:
+        "Is `moved` what the elements make of y, in some layout? None is in between."
+        judge, unclear = self.judge, False
+        judge.sizes = _squares(y.shape, len(self.group))
+        for layout in judge.candidates(y):
+            errors = [judge.error(layout, y, h, z) for h, z in moved.items()]
+            if all(e <= judge.tol for e in errors): return True
+            unclear |= not any(e > 100*judge.tol for e in errors)   # NaN is not
+        return None if unclear else False
+
+    def differ(self, y:list[Tensor], other:list[Tensor])->bool:
+        "Does any output hear of the picture? Zeros, and what is saturated, do not."
+        def hears(a:Tensor, b:Tensor)->bool:
+            if not a.is_floating_point(): return False   # two may be equal by chance
+            if a.shape != b.shape: return True
+            return bool((a - b).abs().max() > 10*self.judge.tol*a.abs().max())
+        return any(map(hears, y, other))
+
+def _has_poses(m:Any)->bool:
+    "Is it a layer on a group, with weights? A pool is not, nor what has such layers."
+    if not isinstance(getattr(m, 'group', None), Group) or len(m.group) == 1: return False
+    of_ours = any(c.__module__.startswith('eqtutor.nn') for c in type(m).__mro__)
+    return any(True for _ in m.parameters(recurse=of_ours))
+
+def _channels(net:nn.Module)->int:
+    layers = (getattr(m, 'in_channels', None) for m in net.modules())
+    if first := next((c for c in layers if isinstance(c, int)), None): return first
+    raise ValueError('no layer says how many channels a picture has: say channels=…')
+
+def _squares(shape:Sequence[int], poses:int)->list[tuple[int, int]]:
+    "Square images of which the places may stand in one axis."
+    areas = {a for n in shape for a in (n, n - 1, n//poses)}
+    sides = sorted({math.isqrt(a) for a in areas})
+    return [(m, m) for m in sides if m > 1 and m*m in areas]
 
 # %% ../nbs/5_workshop/59_report.ipynb #aa3b1571
+@torch.no_grad()
 def exact_sizes(
     net:nn.Module,
     group:Group|str,
@@ -1072,46 +1153,77 @@ def exact_sizes(
     channels:int|None=None,  # of the picture; those of the first layer if None
     count:int=5,             # how many to name
 )->list[int]:
-    "Sides of square pictures, near the one you want, on which every stride is exact."
-    group = get_group(group)
-    own = (getattr(m, 'in_channels', None) for m in net.modules())
-    c = channels or next(n for n in own if n)
-    like = next(net.parameters())
-    def ways_of(n:int)->list|None:
-        try: return _strides(net, torch.zeros(1, c, n, n, dtype=like.dtype))
-        except (RuntimeError, ValueError): return None   # a size it cannot take
-    tried = (ways_of(n) for n in range(near, near + 64)) # the first that runs will do
-    ways = next(filter(None, tried), []) if any(reversed_axes(group)) else []
-    most = 2*near + 64
-    sizes = set(range(1, most))
-    for way in ways: sizes &= set(_backwards(way, most))
-    sizes = {n for n in sizes if n >= near//2}
-    nearest = sorted(sizes, key=lambda n: (abs(n - near), n))[:count]
-    return sorted(n for n in nearest if _all_exact(ways_of(n), n))
+    """Sides of square pictures on which the network is equivariant: the nearest, measured.
 
-def _backwards(way:list[tuple[str, int, tuple]], most:int)->list[int]:
-    "Sizes of the picture that lead to a whole number of windows at the end of a way."
-    sizes = list(range(1, most))
-    for kind, factor, window in way:     # the last step first
-        if kind == 'factor': sizes = [n//factor for n in sizes if n % factor == 0]
-        if kind == 'more': sizes = [n - factor for n in sizes]
-        if kind != 'window': continue
-        k, s, p, d = window
-        sizes = [s*(n - 1) + d*(k - 1) + 1 - 2*p for n in sizes]
-    return [n for n in sizes if 0 < n < most]
+    The network runs on the sides from `near/2` to `2*near + 63`, the nearest first; on none
+    that is farther than 64 from `near` if none until there is exact. That is an error which
+    names who is at fault. A plain network, without a layer on a group, is measured as if
+    its filters turned. On a group that keeps no pixel grid, C3 say, the layers' own rule
+    decides. A branch that the values of other pictures would take is not seen, and a side
+    on which the output does not hear of the picture is not named.
+    """
+    group, own = get_group(group), next((p for p in net.parameters()), torch.zeros(()))
+    doubles = {own.device.type != 'mps', own.dtype == torch.float64}
+    for double in sorted(doubles, reverse=True):
+        trial = _Trial(net, group, channels, double)
+        if found := _search(trial, near, count): return found
+        if trial.ran and not trial.watch.narrow: break
+    raise ValueError(_why_none(trial, near))
 
-def _all_exact(ways:list[list[tuple[str, int, tuple]]]|None, n:int)->bool:
-    "Run forwards: is every stride of every way exact on a picture of n pixels?"
-    for way in ways or ():
-        m = n
-        for kind, factor, window in reversed(way):
-            if kind == 'factor': m *= factor
-            if kind == 'more': m += factor
-            if kind != 'window': continue
-            k, s, p, d = window
-            if not is_exact(m, k, s, p, d): return False
-            m = (m + 2*p - d*(k - 1) - 1)//s + 1
-    return ways is not None
+_DRAWS, _PATIENCE = 3, 8   # draws to pass, draws that may say nothing
+_REACH = 64                # how far to look for the first
+
+def _sides(near:int)->list[int]:
+    return sorted(range(max(1, near//2), 2*near + 64), key=lambda n: (abs(n - near), n))
+
+def _search(trial:_Trial, near:int, count:int)->list[int]:
+    "The nearest sides that pass three draws; those that fail one are gone."
+    sides, passed, silent = _sides(near), Counter[int](), Counter[int]()
+    for seed in count_from(0):
+        trial.draw(seed)
+        # where five sides have said nothing for long, the others are asked once
+        given_up = [n for n in silent if silent[n] >= _PATIENCE]
+        patience = _PATIENCE if passed.total() or not given_up else 1
+        kept:list[int] = []
+        for i, n in enumerate(sides):
+            if len(kept) == count:
+                kept += sides[i:]
+                break
+            if not kept and abs(n - near) > _REACH: break
+            exact = trial.is_exact(n)
+            passed[n] += exact is True
+            silent[n] += exact is None
+            if exact is not False and silent[n] < patience: kept.append(n)
+        sides = kept
+        named = sides[:count]
+        if all(passed[n] >= _DRAWS for n in named): break
+    if not named and (given_up := [n for n in silent if silent[n] >= patience]):
+        n = given_up[0]
+        raise ValueError(
+            f'on {n}×{n} pixels nothing can be measured: the output hardly hears of '
+            'the picture (zeros, a saturated softmax, integers), or is not finite. '
+            'Leave the last layers away and ask again')
+    return sorted(named)
+
+def _why_none(trial:_Trial, near:int)->str:
+    "Why no size is exact: nothing runs, or who breaks the symmetry on one that does."
+    first, last = max(1, near//2, near - _REACH), near + _REACH
+    where = f'{first} to {last} pixels a side'
+    if not trial.ran:
+        n, error = next(iter(trial.refused.items()), (near, 'nothing comes out'))
+        return (f'the network takes no picture of {trial.channels} channels and {where}. '
+                f'On {n}×{n}: {error}. If its pictures have other channels, say '
+                'channels=…; one input (b, c, n, n) is tried')
+    n, name = min(trial.ran), _short(trial.group)
+    try:
+        with trial.filters:
+            faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
+    except Exception: faults = []   # it cannot be followed: another path, say
+    faults.sort(key=lambda s: 'over at one end' in s.reason)   # another size mends those
+    said = [f'\n- {s.name} ({s.where or s.cls}): {s.reason}' for s in faults[:3]]
+    at_fault = 'these break the symmetry:' if said else 'nobody breaks it alone.'
+    return (f'no picture of {where} is exact to {trial.group.name}: look at '
+            f"layer_report(net, x, '{name}'). On {n}×{n} {at_fault}" + ''.join(said))
 
 # %% ../nbs/5_workshop/59_report.ipynb #73bade28
 class _Reached(Exception):
