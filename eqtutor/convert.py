@@ -81,7 +81,8 @@ def roles(
         pool = next((places[s] for s in call.sources if s in places), None)
         if pool: _check_places(call, pool)
         x, y = call.inputs[0], call.outputs[0]
-        if before != after == 'pooled': pool = call if y.shape[-2:].numel() > 1 else None
+        if before != after == 'pooled':
+            pool = call if y.shape[-2:].numel() > 1 else None
         elif y.numel() < x.numel(): pool = None   # some are put together, or left out
         if pool: places[i, 0] = pool
     return list(found.values())
@@ -103,8 +104,8 @@ def _joined(call:Call, befores:set[str])->str:
         remedy = 'lift the picture by an nn.Conv2d of its own before they meet'
     elif 'feature map' in befores:
         remedy = ('the poses of one are pooled. To weigh channels (squeeze and '
-                  'excitation) take nn.Conv2d(…, 1) for nn.Linear and keep (b, c, 1, 1)')
-    else: remedy = 'their numbers of channels change apart: an nn.Linear of its own each'
+                  'excitation) keep (b, c, 1, 1), with nn.Conv2d(…, 1) for nn.Linear')
+    else: remedy = 'one has the new width: put an nn.Linear on each before they meet'
     where, both = call.where or 'a layer', ' and '.join(sorted(befores))
     raise ValueError(f'{call.name} ({where}) joins {both}: {remedy}')
 
@@ -113,11 +114,12 @@ def _check_places(call:Call, pool:Call)->None:
     m:Any = call.function
     if not isinstance(m, nn.Linear) or call.inputs[0].ndim != 2: return
     rows, columns = pool.outputs[0].shape[-2:]
-    one, new = f'nn.{type(pool.function).__name__}(1)', m.in_features//(rows*columns)
+    one, less = f'nn.{type(pool.function).__name__}(1)', m.in_features//(rows*columns)
     raise ValueError(
-        f'{call.name}: nn.Linear({m.in_features}, {m.out_features}) has weights for each '
-        f'of the {rows}×{columns} places that {pool.name} leaves, and a turn exchanges '
-        f'them: {one} for {pool.name}, and nn.Linear({new}, {m.out_features})')
+        f'{call.name}: nn.Linear({m.in_features}, {m.out_features}) has weights for '
+        f'each of the {rows}×{columns} places that {pool.name} leaves, and a turn '
+        f'exchanges them: {one} for {pool.name}, and nn.Linear({less}, '
+        f'{m.out_features})')
 
 
 # %% ../nbs/5_workshop/68_convert.ipynb #b7534c6a
@@ -132,8 +134,8 @@ def _number(layer:Any, name:str)->int:
     if isinstance(value, str): return value            # type: ignore[return-value]
     pair = value if isinstance(value, Sequence) else (value, value)
     if pair[0] == pair[-1]: return pair[0]
-    raise ValueError(f'{type(layer).__name__} has {name} {value}, and layers on a group '
-                     'take one number for both: a quarter turn exchanges rows and '
+    raise ValueError(f'{type(layer).__name__} has {name} {value}, and layers on a '
+                     'group take one number for both: a quarter turn exchanges rows and '
                      'columns')
 
 class _Converter:
@@ -178,8 +180,8 @@ class _Converter:
                   self.group, bias=m.bias is not None,
                   groups=self.blocks(m, role), **sizes)
         if m.padding_mode == 'zeros': return new
-        raise ValueError(f'it pads by {m.padding_mode!r}, and layers on a group by zeros '
-                         "alone: padding_mode='zeros'")
+        raise ValueError(f'it pads by {m.padding_mode!r}, and layers on a group by '
+                         "zeros alone: padding_mode='zeros'")
 
     def blocks(self, m:Any, role:Role)->int:
         "The number of blocks: with one channel a block it grows with the width."
@@ -261,16 +263,17 @@ def convert(
 )->nn.Module:
     """The network with each layer's counterpart on the group; measured, or refused.
 
-    A picture and what generators of the group make of it go through a copy of the result.
-    A `ValueError` names the layer or the line that has no counterpart or breaks the
-    symmetry, and what to write there. Off the pixel grid (C8) the same network on p4 or
-    p4m is measured.
+    A picture and what generators of the group make of it go through a copy of the
+    result. A `ValueError` names the layer or the line that has no counterpart or breaks
+    the symmetry, and what to write there. Off the pixel grid (C8) the same network on
+    p4 or p4m is measured.
     """
     plain, group = copy.deepcopy(net).eval(), get_group(group)
     if weights and width != 1:
         raise ValueError(f'pretrained weights need width 1, got {width:g}')
     first = next((m for m in net.modules() if isinstance(m, nn.Conv2d)), None)
-    if first is None: raise ValueError('nothing lifts the picture: expected an nn.Conv2d')
+    if first is None:
+        raise ValueError('nothing lifts the picture: expected an nn.Conv2d')
     z = torch.zeros(2, first.in_channels, 64, 64).to(first.weight) if x is None else x
     try: parts = roles(plain, z)
     except (RuntimeError, AssertionError) as error:

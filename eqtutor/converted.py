@@ -1,10 +1,10 @@
-"What may not stay in a network that is put on a group, and why; and the trial of what became of it."
+"Why an operation or a layer cannot stay in a network on a group; and whether the rest turns along."
 # Plain module: edited by hand, no notebook exports it.
 import copy
 import inspect
 import math
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def refused_layer(
     "Why a layer without counterpart cannot stay on a feature map; '' if it can."
     m:Any = layer
     if isinstance(m, nn.Linear):
-        if axes == 2: return f'would weigh places and poses one by one: {_POOL}'
+        if axes == 2: return f'would weigh what is not pooled, poses or places, one by one: {_POOL}'
         return ('reads the last axis, there the columns: '
                 f'nn.Conv2d({m.in_features}, {m.out_features}, 1) mixes channels')
     if isinstance(m, nn.Flatten): return _laid_out(2 if m.start_dim in (0, 1) else 3)
@@ -198,7 +198,8 @@ class _DoesNotRun(ValueError):
 class _Trial:
     "A copy of a network with other weights, on pictures and what the group makes of them."
     def __init__(self, net:nn.Module, group:Group, moves:list[int], x:Tensor, dtype:torch.dtype):
-        self.given, self.group, self.moves, self.x, self.dtype = net, group, moves, x, dtype
+        self.given, self.x, self.dtype = net, x, dtype
+        self.group, self.moves = group, moves
         self.tol = _TOLERANCE if dtype == torch.float64 else tolerance(x)
         self.draw(0)
 
@@ -241,11 +242,12 @@ class _Trial:
             try: y, different, *moved = self.outputs(pictures)
             except Exception as error: return error
             if all(map(_hears, y, different)): break
-        if not all(t.isfinite().all() for t in y):
-            raise ValueError('the output on a random picture is not finite: nothing can be measured')
+        if not y or not all(t.isfinite().all() for t in y):
+            raise ValueError('the output on a random picture is empty or not finite: nothing '
+                             'can be measured')
         errors = [_relative_error(self.group, h, a, b)
                   for h, ys in zip(self.moves, moved) for a, b in zip(y, ys)]
-        if all(map(_hears, y, different)) and max(errors, default=0.) <= self.tol: return None
+        if all(map(_hears, y, different)) and max(errors) <= self.tol: return None
         report = layer_report(self.net, z, self.group, self.tol)
         if why := _why_not(report, y): raise ValueError(
             f'the converted network is not equivariant to {self.group.name}, tried on '
@@ -262,7 +264,8 @@ class _Trial:
         return [_tensors(self.net(z.clone())) for z in pictures]
 
 
-def _tensors(out:Any)->list[Tensor]: return [t for t in tree_leaves(out) if isinstance(t, Tensor)]
+def _tensors(out:Any)->list[Tensor]:
+    return [t for t in tree_leaves(out) if isinstance(t, Tensor) and t.numel()]
 
 
 def _perturb(net:nn.Module, seed:int)->None:
@@ -277,6 +280,7 @@ def _perturb(net:nn.Module, seed:int)->None:
 
 def _is_about_size(error:Exception)->bool:
     "Does a layer refuse the size, since its stride leaves pixels over at one end?"
+    # all of them ask `check_exact` of eqtutor.actions, which raises a plain ValueError
     return any(frame.name == 'check_exact' for frame in traceback.extract_tb(error.__traceback__))
 
 

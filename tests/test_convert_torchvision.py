@@ -72,7 +72,8 @@ REFUSED = {
 
 @pytest.mark.parametrize('name', REFUSED)
 def test_refused_network_is_refused_for_this_reason(name):
-    with pytest.raises(ValueError, match=REFUSED[name]): convert(hollow(name), 'p4', x=picture(name))
+    with pytest.raises(ValueError, match=REFUSED[name]):
+        convert(hollow(name), 'p4', x=picture(name))
 
 def pooled_to_one(net, i, channels):
     net.avgpool = nn.AdaptiveAvgPool2d(1)
@@ -108,7 +109,8 @@ def test_shufflenet_meets_its_shuffle_next_and_then_is_exact(monkeypatch):
     net = build('shufflenet_v2_x0_5')
     parts = net.conv1, net.maxpool, net.stage2, net.stage3, net.stage4, net.conv5
     net = in_a_row(*parts, net.fc)
-    with pytest.raises(ValueError, match=r'shufflenetv2.py.* = x.size\(\) does not run .*five axes'):
+    words = r'shufflenetv2.py.* = x.size\(\) does not run .*five axes'
+    with pytest.raises(ValueError, match=words):
         convert(net, 'p4')
     def shuffle(x, groups): return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
     monkeypatch.setattr(shufflenetv2, 'channel_shuffle', shuffle)
