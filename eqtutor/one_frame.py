@@ -281,13 +281,12 @@ def _denominator(read:Read, at:tuple[Place, ...], own:tuple[Place, int], tol:flo
     equations = torch.cat([excess(column[:, None]*Q) for column in (change/most).T])
     _, S, V = torch.linalg.svd(equations, full_matrices=False)
     if S[-1] > noise: return False, *unknown
-    # d of unit length, if there is one, lies within `off` of V[-1]
+    # d of unit length, if there is one, lies within `off` of V[-1] or of -V[-1]
     off = (2**.5*noise/S[-2]).item()
-    if off > len(F)**-.5: return None, *unknown                # several may fit
     D = Q @ V[-1]
     D = D*D.sum().sign()
-    if D.min() < -off: return False, *unknown
-    # affirmed with ten times the error that the equations show
+    if D.min() < -off and off < D.max(): return False, *unknown   # of both signs
+    # affirmed with ten times the error that the equations show: not if several D fit
     shown = 10*torch.maximum(S[-1], torch.finfo(F.dtype).eps*size)
     if D.min() < 2**.5*shown/S[-2]: return None, *unknown
     # its steps, at unit length, since a factor is free

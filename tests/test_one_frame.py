@@ -279,6 +279,10 @@ def test_rounding_of_large_terms_is_no_mixed_difference(s):
     found = dependence(layer, double(1, 1, 1, 5, 5)/2)
     assert (found.form, found.on) == ('one sum', 'source')
 
+def test_a_denominator_of_both_signs_makes_no_quotient():
+    def signed(f): return ((window(f)**2).sum(-1)/(window(f).sum(-1) - 2))[:, None, None]
+    assert set(forms(signed, 1, 6)) == {'another local map'}
+
 def test_overflow_is_no_zero():
     with pytest.raises(ValueError, match=r'NaN or infinity .* layer\(f/10\)'):
         dependence(lambda f: (400*window(f)).exp().sum(-1)[:, None, None], double(1, 1, 1, 5, 5))
