@@ -135,8 +135,8 @@ def _number(layer:Any, name:str)->int:
     pair = value if isinstance(value, Sequence) else (value, value)
     if pair[0] == pair[-1]: return pair[0]
     raise ValueError(f'{type(layer).__name__} has {name} {value}, and layers on a '
-                     'group take one number for both: a quarter turn exchanges rows and '
-                     'columns')
+                     'group take one number for both: a quarter turn exchanges rows '
+                     'and columns')
 
 class _Converter:
     "Makes the counterpart of one layer after another."

@@ -209,8 +209,9 @@ class _Trial:
         if seed is not None: _perturb(self.net, seed)
 
     def picture(self, rows:int, columns:int, other:bool=False)->Tensor:
-        drawn = torch.Generator().manual_seed(2*rows + other)
-        z = torch.randn(1, self.x.shape[1], rows, columns, generator=drawn, dtype=torch.float64)
+        drawn = torch.Generator('cpu').manual_seed(2*rows + other)
+        z = torch.randn(1, self.x.shape[1], rows, columns, generator=drawn, device='cpu',
+                        dtype=torch.float64)
         return z.to(self.x.device, self.dtype)
 
     def run(self, plain:nn.Module)->None:
