@@ -108,8 +108,8 @@ def _example(net:nn.Module)->Tensor:
                 net(x)
         except (ValueError, RuntimeError) as error: refused = error
         else: return x
-    raise ValueError(f'the network takes no picture of {first.in_channels} channels and '
-                     f'8 to 128 pixels a side ({refused}): give it an input, x=…')
+    raise ValueError(f'no picture of {first.in_channels} channels and 8 to 128 pixels '
+                     f'a side is taken ({refused}): give an input, x=…')
 
 def _followers(calls:list[Call])->dict[int, int]:
     "Convolution -> the batch norm that alone reads it: numbers of calls."

@@ -1044,10 +1044,11 @@ class _Trial:
         if double: self.net.double()
         self.is_plain = not any(map(_has_poses, self.net.modules()))
         if self.is_plain and not _generators(group) and any(reversed_axes(group)):
-            group = get_group('C2')   # of C3, say: no turn keeps the grid, nor its centre
+            group = get_group('C2')   # of C3, say, no turn keeps the grid
         self.group, self.moves = group, _generators(group)
         for m in self.net.modules():  # nothing to measure: the layers' own rule decides
-            if not self.moves and hasattr(m, 'strict'): m.strict = True # type: ignore
+            if not self.moves and hasattr(m, 'strict'):
+                m.strict = True    # type: ignore[assignment]
         self.like = next(self.net.parameters(), torch.empty((), dtype=torch.float64))
         self.channels = channels or _channels(net)
         self.judge = _Judge(group, [], {}, tolerance(self.like))
@@ -1129,7 +1130,8 @@ class _Trial:
 
 def _has_poses(m:Any)->bool:
     "Is it a layer on a group, with weights? A pool is not, nor what has such layers."
-    if not isinstance(getattr(m, 'group', None), Group) or len(m.group) == 1: return False
+    group = getattr(m, 'group', None)
+    if not isinstance(group, Group) or len(group) == 1: return False
     of_ours = any(c.__module__.startswith('eqtutor.nn') for c in type(m).__mro__)
     return any(True for _ in m.parameters(recurse=of_ours))
 
@@ -1153,14 +1155,14 @@ def exact_sizes(
     channels:int|None=None,  # of the picture; those of the first layer if None
     count:int=5,             # how many to name
 )->list[int]:
-    """Sides of square pictures on which the network is equivariant: the nearest, measured.
+    """Sides of square pictures on which the network is exact: the nearest, measured.
 
-    The network runs on the sides from `near/2` to `2*near + 63`, the nearest first; on none
-    that is farther than 64 from `near` if none until there is exact. That is an error which
-    names who is at fault. A plain network, without a layer on a group, is measured as if
-    its filters turned. On a group that keeps no pixel grid, C3 say, the layers' own rule
-    decides. A branch that the values of other pictures would take is not seen, and a side
-    on which the output does not hear of the picture is not named.
+    The network runs on the sides from `near/2` to `2*near + 63`, the nearest first. If
+    none within 64 of `near` is exact, that is an error which says who is at fault. A
+    plain network, without a layer on a group, is measured as if its filters turned. On
+    a group that keeps no pixel grid, C3 say, the layers' own rule decides. Not seen is
+    a branch that the values of other pictures would take; not named is a side on which
+    the output does not hear of the picture.
     """
     group, own = get_group(group), next((p for p in net.parameters()), torch.zeros(()))
     doubles = {own.device.type != 'mps', own.dtype == torch.float64}
@@ -1211,19 +1213,21 @@ def _why_none(trial:_Trial, near:int)->str:
     where = f'{first} to {last} pixels a side'
     if not trial.ran:
         n, error = next(iter(trial.refused.items()), (near, 'nothing comes out'))
-        return (f'the network takes no picture of {trial.channels} channels and {where}. '
-                f'On {n}×{n}: {error}. If its pictures have other channels, say '
-                'channels=…; one input (b, c, n, n) is tried')
+        return (f'the network takes no picture of {trial.channels} channels and '
+                f'{where}, one input (b, c, n, n). On {n}×{n}: {error} '
+                '(if its pictures have other channels, say channels=…)')
     n, name = min(trial.ran), _short(trial.group)
     try:
-        with trial.filters:
-            faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
+        with trial.filters, warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            x = trial.pictures(n)[0]
+            faults = layer_report(trial.net, x, trial.group).offenders
     except Exception: faults = []   # it cannot be followed: another path, say
-    faults.sort(key=lambda s: 'over at one end' in s.reason)   # another size mends those
+    faults.sort(key=lambda s: 'over at one end' in s.reason)   # a size may mend those
     said = [f'\n- {s.name} ({s.where or s.cls}): {s.reason}' for s in faults[:3]]
     at_fault = 'these break the symmetry:' if said else 'nobody breaks it alone.'
     return (f'no picture of {where} is exact to {trial.group.name}: look at '
-            f"layer_report(net, x, '{name}'). On {n}×{n} {at_fault}" + ''.join(said))
+            f"layer_report(net, x, '{name}'). On {n}×{n} {at_fault}{''.join(said)}")
 
 # %% ../nbs/5_workshop/59_report.ipynb #73bade28
 class _Reached(Exception):

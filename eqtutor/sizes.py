@@ -1,4 +1,4 @@
-"Other filters for a network's convolutions: symmetric ones, cheap ones; what it does to sizes stays."
+"Other filters for a network's convolutions, symmetric or cheap: what it does to sizes stays."
 # Plain module: edited by hand, no notebook exports it.
 from collections.abc import Callable
 from functools import partial
@@ -11,8 +11,6 @@ from torch.overrides import TorchFunctionMode
 
 from .actions import act
 from .groups import Group
-from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
-from .nn.decoders import GroupConvTranspose2d
 
 # torch's convolutions and the order of what they take
 _BOTH = 'input', 'weight', 'bias', 'stride', 'padding'
@@ -22,9 +20,13 @@ _ARGUMENTS:dict[Any, tuple[str, ...]] = {
     F.conv2d: _FORWARD, F.conv3d: _FORWARD,
     F.conv_transpose2d: _TRANSPOSED, F.conv_transpose3d: _TRANSPOSED}
 
-# these convolve with banks of filters, channels before poses
 _ROOM = 2**26   # numbers in banks that are kept
-_BANKS = LiftingConv2d, GroupConv2d, ProjectionConv2d, GroupConvTranspose2d
+
+
+def has_bank(m:Any)->bool:
+    "Does a layer of `eqtutor.nn` convolve with a bank of filters, channels before poses?"
+    places = 'eqtutor.nn.convolution', 'eqtutor.nn.decoders'
+    return type(m).__module__ in places and hasattr(m, 'filters')
 
 
 def symmetric(
@@ -56,8 +58,8 @@ class OtherFilters(TorchFunctionMode):
         self.group, self.elements, self.thin = group, elements, thin
         self.room = _ROOM
         self.known:dict[Any, Tensor] = {}        # by weight or layer: they must not change
-        self.layer:EquivariantConv2d|None = None # that is running
-        self.banks = [m for m in net.modules() if type(m) in _BANKS]
+        self.layer:Any = None # that is running
+        self.banks = [m for m in net.modules() if has_bank(m)]
 
     def __enter__(self):
         self.layer = None
@@ -72,11 +74,11 @@ class OtherFilters(TorchFunctionMode):
         for m in self.banks: del m.filters
         return super().__exit__(*error)
 
-    def _begin(self, layer:EquivariantConv2d, args:tuple)->None: self.layer = layer
+    def _begin(self, layer:Any, args:tuple)->None: self.layer = layer
 
     def _end(self, *_)->None: self.layer = None
 
-    def _bank(self, layer:EquivariantConv2d)->Tensor:
+    def _bank(self, layer:Any)->Tensor:
         if layer in self.known: return self.known[layer]
         bank = type(layer).filters(layer)
         self.room -= bank.numel()

@@ -216,8 +216,8 @@ def imports_of(tree, module, is_package=False):
         yield from names
 
 # the house: a module imports what stands above it, and what stands in its own line
-HOUSE = ['interpreter', 'names', 'groups', 'actions', 'equivariance', 'report', 'core files',
-         'kernels',
+HOUSE = ['interpreter', 'names', 'groups', 'actions', 'equivariance', 'sizes', 'report',
+         'core files', 'kernels',
          'nn.convolution', 'nn.layers', 'nn.decoders', 'nn.attention', 'nn.attentive', 'nn.affine',
          'nn.self_attention', 'nn.e4', 'nn', 'plain', 'models.registry', 'models.group_cnn',
          'models.backbones', 'models.attentive models.affine models.self_attention models.e4',
@@ -266,7 +266,7 @@ TORCH, EINOPS = {'torch'}, {'torch', 'einops'}
 # a package or module -> what it may import beside the standard library and what stands above it
 ALLOWED = {'eqtutor.names': set(), 'eqtutor.interpreter': set(),
            'eqtutor.groups': TORCH, 'eqtutor.actions': TORCH, 'eqtutor.equivariance': TORCH,
-           'eqtutor.report': TORCH,
+           'eqtutor.sizes': TORCH, 'eqtutor.report': TORCH,
            'eqtutor.core': TORCH, 'eqtutor.files': {'torch', 'safetensors'},
            'eqtutor.kernels': EINOPS, 'eqtutor.nn': EINOPS, 'eqtutor.models': EINOPS,
            'eqtutor.labs.sandbox': set(), 'eqtutor.labs._worker': set()}

@@ -212,7 +212,8 @@ def test_thin_filters_are_a_choice_of_the_weights(layer):
     torch.manual_seed(0)
     layer = perturb_(layer).double()
     group, plain = get_group('p4'), type(layer).__module__.startswith('torch')
-    poses = [4] if getattr(layer, 'in_poses', 1) == 4 else [3] if isinstance(layer, nn.Conv3d) else []
+    depth = 3 if isinstance(layer, nn.Conv3d) else getattr(layer, 'in_poses', 1)
+    poses = [depth] if depth > 1 else []
     x = torch.randn(1, 4, *poses, 9, 9).double()
     thin = OtherFilters(layer, group, [0, 1, 2, 3] if plain else [0], thin=True)
     with torch.no_grad(), thin:
