@@ -203,7 +203,7 @@ def test_page_begins_with_links_that_open_its_notebook(name):
 
 def test_pages_are_processed_so():
     pages = [f'eqtutor.widgets:{name}' for name in ('ShareOnce', 'raw_html', 'OpenLinks')]
-    site = ('NumberTitle', 'FoldCode', 'LocalLinks', 'CleanSignatures', 'LinkPapers',
+    site = ('NumberTitle', 'FoldCode', 'FoldCells', 'LocalLinks', 'CleanSignatures', 'LinkPapers',
             'LightPictures')
     assert settings()['procs'].split() == pages + [f'eqtutor.labs.site:{name}' for name in site]
 
