@@ -203,8 +203,8 @@ def test_page_begins_with_links_that_open_its_notebook(name):
 
 def test_pages_are_processed_so():
     pages = [f'eqtutor.widgets:{name}' for name in ('ShareOnce', 'raw_html', 'OpenLinks')]
-    site = ('NumberTitle', 'FoldCode', 'FoldCells', 'LocalLinks', 'CleanSignatures', 'LinkPapers',
-            'LightPictures')
+    site = ('NumberTitle', 'FoldCode', 'FoldCells', 'LocalLinks', 'CleanSignatures',
+            'LinkPapers', 'LightPictures')
     assert settings()['procs'].split() == pages + [f'eqtutor.labs.site:{name}' for name in site]
 
 def test_binder_installs_the_repository():
