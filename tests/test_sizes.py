@@ -120,16 +120,41 @@ def test_a_branch_that_starts_at_zero_counts():
     assert exact_sizes(net, 'p4', near=20, count=4) == ODD
 
 
-def test_a_branch_that_is_silent_for_most_weights_counts():
-    "A ReLU before few channels is zero for some draws; what is behind it shows in others."
-    def forward(net, x): return x.mean((2, 3), keepdim=True) + net.conv(x).relu()[..., ::2, ::2]
-    net = bench.Net(forward, conv=nn.Conv2d(1, 1, 3, bias=False))
+def test_constants_are_not_weights():
+    "A blur's filter in a buffer stays symmetric; the statistics of a norm move."
+    class Blur(nn.Module):
+        def __init__(self):
+            super().__init__()
+            line = torch.tensor([1., 2., 1.])
+            self.register_buffer('filter', (line*line[:, None]).expand(2, 1, 3, 3)/16)
+
+        def forward(self, f):
+            return flatly(lambda z: F.conv2d(z, self.filter.repeat(len(z[0])//2, 1, 1, 1),
+                                             stride=2, groups=len(z[0])))(f)
+    net = nn.Sequential(LiftingConv2d(1, 2, 3, 'p4'), Blur(), GroupPool())
     assert exact_sizes(net, 'p4', near=20, count=4) == ODD
+    flat = nn.Sequential(LiftingConv2d(1, 2, 3, 'p4', bias=False), nn.Flatten(1, 2),
+                         nn.BatchNorm2d(8, affine=False))    # exact as long as it is new
+    with pytest.raises(ValueError, match=r'\n- 2 \(BatchNorm2d\)'): exact_sizes(flat, 'p4', near=20)
+
+
+def test_a_branch_that_is_silent_for_half_of_the_weights_counts():
+    def forward(net, x): return x.mean((2, 3), keepdim=True) + net.gate.relu()*x[..., ::2, ::2]
+    for seed in range(6):
+        before = {f'a{i}': nn.Parameter(torch.zeros(1)) for i in range(seed)}   # other draws
+        net = bench.Net(forward, **before, gate=nn.Parameter(torch.zeros(1)))
+        assert exact_sizes(net, 'p4', near=20, channels=1, count=4) == ODD
 
 
 def test_maxima_that_are_equal_by_chance_deceive_nobody():
     net = nn.Sequential(nn.Conv2d(1, 1, 3, 2), nn.AdaptiveMaxPool2d(1))
-    for near in range(14, 30, 4): assert exact_sizes(net, 'p4', near, count=1)[0] % 2 == 1
+    for near in range(10, 90, 2): assert exact_sizes(net, 'p4', near, count=1) == [near - 1]
+
+
+def test_all_elements_count():
+    net = nn.Sequential(LiftingConv2d(1, 2, 3, 'p4'), GroupPool())   # no mirror commutes with it
+    assert exact_sizes(net, 'p4', near=20) == ALL
+    with pytest.raises(ValueError, match='exact to D4'): exact_sizes(net, 'p4m', near=20)
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32, torch.float64])
