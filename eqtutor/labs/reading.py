@@ -26,7 +26,7 @@ SETTINGS = _module_index['settings']
 class CodeCell:
     "A code cell of the author's notebook."
     source:str                     # with its directives
-    kinds:frozenset[str]=frozenset()  # of what it puts out, 'image/png'
+    kinds:frozenset[str]=frozenset()  # of what it puts out, 'image/png', 'stream'
     table:bool=False               # does it put out a table in markdown?
 
     @classmethod
@@ -34,9 +34,12 @@ class CodeCell:
         cell:dict, # of a notebook, as JSON
     )->'CodeCell':
         "A cell with what is stored of its outputs."
-        data = [o.get('data', {}) for o in cell.get('outputs', [])]
+        outputs = cell.get('outputs', [])
+        data = [o.get('data', {}) for o in outputs]
         table = any('|---' in ''.join(d.get('text/markdown', '')) for d in data)
-        return cls(''.join(cell['source']), frozenset(k for d in data for k in d), table)
+        kinds = {k for d in data for k in d}
+        if any(o.get('output_type') == 'stream' for o in outputs): kinds.add('stream')
+        return cls(''.join(cell['source']), frozenset(kinds), table)
 
     @property
     def flags(self)->dict[str, str]:
@@ -68,19 +71,38 @@ def fold_words(
     flags, drawn = cell.flags, bool(cell.kinds & {*DRAWN})
     if words := flags.get('fold') or flags.get('code-summary'): return words
     if flags.get('code-fold') == 'true' or flags.get('echo') == 'false':
-        if drawn: return 'How the figure is drawn'
-        return 'How the table is made' if cell.table else 'Code'
+        return 'How the figure is drawn' if drawn else how_made(cell)
     if 'hide' in flags: return why_hidden(cell.code)
     if {'export', 'exporti'} & flags.keys(): return what_library(cell.code)
     source = SHOWN + cell.source if 'exports' in flags else cell.source
     return why_folded(source, drawn, workshop)
 
 
+def how_made(
+    cell:CodeCell, # that draws nothing
+)->str:
+    "What to write on a cell of which the page shows what it puts out."
+    if cell.table: return 'How the table is made'
+    if 'text/markdown' in cell.kinds: return 'How this text is computed'
+    return 'The widget' if 'text/html' in cell.kinds else 'Code'
+
+
 def why_hidden(code:str)->str:
     "What to write on a cell that no page shows."
     if imports_only(code): return 'Imports'
-    checks = re.search(r'^(?:assert|test_\w+\(|assert_\w+\()', code, re.M)
-    return 'A check that the page leaves out' if checks else 'Set-up'
+    return 'A check' if any(map(is_check, walk(code))) else 'Set-up'
+
+
+def is_check(node:ast.AST)->bool:
+    "Is it an assertion, or a call of something that is named as a check is?"
+    if not isinstance(node, ast.Call): return isinstance(node, ast.Assert)
+    name = getattr(node.func, 'attr', getattr(node.func, 'id', ''))
+    return bool(re.match(r'(test|assert|check)_', name))
+
+
+def walk(code:str)->Iterator[ast.AST]:
+    "All that a cell's statements consist of."
+    return (node for statement in statements(code) for node in ast.walk(statement))
 
 
 def what_library(code:str)->str:

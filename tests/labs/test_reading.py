@@ -46,8 +46,11 @@ def test_divisions_spans_and_references_are_read_as_text():
     ('#| code-fold: true\nx', ['image/png'], 'How the figure is drawn'),
     ('#| fig-cap: "x"\nplot(x)', ['image/png'], 'How the figure is drawn'),
     ('#| code-fold: true\nx', [], 'Code'), ('#| fold Answer\nx', [], 'Answer'),
+    ('#| code-fold: true\nx', ['text/html', 'text/plain'], 'The widget'),
+    ('#| echo: false\nx', ['text/markdown', 'text/plain'], 'How this text is computed'),
     ('#| hide\nimport x', [], 'Imports'), ('#| hide\nx = 1', [], 'Set-up'),
-    ('#| hide\nassert x', [], 'A check that the page leaves out'),
+    ('#| hide\nassert x', [], 'A check'), ('#| hide\ncheck_cost(net, 7)', [], 'A check'),
+    ('#| hide\nfor x in y:\n    test_eq(x, 1)', [], 'A check'),
     ('#| export\ndef f(): pass', [], 'From the library: f'),
     ('#| exports\ndef f(): pass', [], ''), ('x = 1', [], ''),
     ('# Check 1.2: both\nassert x', [], 'Check 1.2: both')])
