@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from .._modidx import d as _module_index
 from .book import anchor_of
-from .site import DRAWN, SHOWN, why_folded
+from .site import DRAWN, SHOWN, folds_of_text, why_folded
 
 SETTINGS = _module_index['settings']
 
@@ -138,14 +138,25 @@ def folded(
     return code if said else f'# {words}\n{code}', hidden
 
 
+def shown_as(
+    cell:CodeCell,
+    words:str,     # on its fold
+)->str:
+    "What to write on the fold of what a cell puts out."
+    kind = 'table' if cell.table else 'output'
+    if cell.kinds & {*DRAWN}: kind = 'picture'
+    return words if kind in words else f'{words}: the {kind}'
+
+
 def answer(
     code:str,
-    words:str,   # on the fold
+    words:str,   # on the fold of the code
+    shown:str,   # on the fold of what it puts out
     caption:str, # '' if there is none
     colab:bool,
 )->tuple[str, dict]:
     "Source and metadata of a cell that is folded with all that it puts out."
-    said = ', '.join(map(repr, filter(None, [words, caption])))
+    said = ', '.join(map(repr, filter(None, [shown, caption])))
     lines = 'from eqtutor.labs.folding import fold_output', f'fold_output({said})', '', code
     source, metadata = folded('\n'.join(lines), words, colab)
     metadata['jupyter']['outputs_hidden'] = True
@@ -243,6 +254,21 @@ def reader_markdown(
     return outside_code(headed, change)
 
 
+def behind_folds(
+    text:str, # markdown
+)->list[str]:
+    "A text in parts: JupyterLab leaves no gap between a closed fold and what follows in a cell."
+    parts, start, depth = list[str](), 0, 0
+    for tag in re.finditer(rf'{INERT.pattern}|</?details\b[^>\n]*>', text, re.S | re.M):
+        if not tag[0].startswith(('<details', '</details')): continue
+        depth += -1 if tag[0].startswith('</') else 1
+        rest = text[tag.end():].lstrip()
+        if depth or not rest or rest.startswith(('</', '<details', ':::')): continue
+        parts.append(text[start:tag.end()])
+        start = len(text) - len(rest)
+    return [*parts, text[start:]]
+
+
 def figure_numbers(
     sources:list[str], # of a notebook's cells, in order
 )->dict[str, int]:
@@ -260,10 +286,39 @@ class Reader:
     figures:Mapping[str, int]=field(default_factory=dict)
     colab:bool=False
     count:int=0  # of captions so far
+    # the author's words on the fold before, and what is written on the neighbours that have them
+    before:tuple[str, frozenset[str]]=('', frozenset())
 
     def markdown(self, source:str)->str:
         "The source of a text."
         return reader_markdown(source, self.links, self.figures)
+
+    def texts(self,
+        source:str,
+        whole:bool=False, # is it graded, and stays one cell?
+    )->Iterator[str]:
+        "The sources of the cells that a text becomes: behind a fold begins another."
+        for part in [source] if whole else behind_folds(source):
+            first, last = folds_of_text(part)
+            if first:
+                own, = self.own_words(first, first)
+                part = part.replace(f'<summary>{first}<', f'<summary>{own}<', 1)
+            if last != first: self.before = last, frozenset({last})
+            yield self.markdown(part)
+
+    def own_words(self,
+        words:str,   # the author's, on a fold
+        *labels:str, # what to write on its parts
+    )->list[str]:
+        "The labels; one that a neighbouring fold with the author's words has says so."
+        before = self.before[1] if words == self.before[0] else frozenset()
+        own = [f'{label}, continued' if label in before else label for label in labels]
+        self.before = words, before | {words, *labels}
+        return own
+
+    def in_the_open(self)->None:
+        "What comes next is no neighbour of a fold."
+        self.before = '', frozenset()
 
     def code(self,
         cell:CodeCell,
@@ -273,10 +328,14 @@ class Reader:
         workshop = self.links.path.startswith('5_workshop')
         words = fold_words(cell, workshop) if words is None else words
         caption = self.caption(cell)
-        if 'fold' in cell.flags:
-            yield 'code', *answer(cell.code, words, caption, self.colab)
-            return
         plain = re.sub(r'(\]\()([^)\s{}]+\.ipynb)', self.link_in_code, cell.code)
+        if 'fold' in cell.flags and (cell.kinds or caption):
+            code = re.sub(rf'\A# *{re.escape(words)}.*\n', '', plain)
+            labels = self.own_words(words, f'The code of: {words}', shown_as(cell, words))
+            yield 'code', *answer(code, *labels, caption, self.colab)
+            return
+        if 'fold' in cell.flags: words, = self.own_words(words, words)
+        else: self.in_the_open()
         yield 'code', *(folded(plain, words, self.colab) if words else (plain, {}))
         if caption: yield 'markdown', caption, {}
 
