@@ -12,10 +12,12 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from .._modidx import d as _module_index
 from .book import anchor_of
-from .site import DRAWN, SHOWN, why_folded
+from .course import course_folder
+from .site import DRAWN, SHOWN, folds_of_text, why_folded
 
 SETTINGS = _module_index['settings']
 
@@ -26,7 +28,7 @@ SETTINGS = _module_index['settings']
 class CodeCell:
     "A code cell of the author's notebook."
     source:str                     # with its directives
-    kinds:frozenset[str]=frozenset()  # of what it puts out, 'image/png'
+    kinds:frozenset[str]=frozenset()  # of what it puts out, 'image/png', 'stream'
     table:bool=False               # does it put out a table in markdown?
 
     @classmethod
@@ -34,9 +36,12 @@ class CodeCell:
         cell:dict, # of a notebook, as JSON
     )->'CodeCell':
         "A cell with what is stored of its outputs."
-        data = [o.get('data', {}) for o in cell.get('outputs', [])]
+        outputs = cell.get('outputs', [])
+        data = [o.get('data', {}) for o in outputs]
         table = any('|---' in ''.join(d.get('text/markdown', '')) for d in data)
-        return cls(''.join(cell['source']), frozenset(k for d in data for k in d), table)
+        kinds = {k for d in data for k in d}
+        if any(o.get('output_type') == 'stream' for o in outputs): kinds.add('stream')
+        return cls(''.join(cell['source']), frozenset(kinds), table)
 
     @property
     def flags(self)->dict[str, str]:
@@ -68,19 +73,38 @@ def fold_words(
     flags, drawn = cell.flags, bool(cell.kinds & {*DRAWN})
     if words := flags.get('fold') or flags.get('code-summary'): return words
     if flags.get('code-fold') == 'true' or flags.get('echo') == 'false':
-        if drawn: return 'How the figure is drawn'
-        return 'How the table is made' if cell.table else 'Code'
+        return 'How the figure is drawn' if drawn else how_made(cell)
     if 'hide' in flags: return why_hidden(cell.code)
     if {'export', 'exporti'} & flags.keys(): return what_library(cell.code)
     source = SHOWN + cell.source if 'exports' in flags else cell.source
     return why_folded(source, drawn, workshop)
 
 
+def how_made(
+    cell:CodeCell, # that draws nothing
+)->str:
+    "What to write on a cell of which the page shows what it puts out."
+    if cell.table: return 'How the table is made'
+    if 'text/markdown' in cell.kinds: return 'How this text is computed'
+    return 'The widget' if 'text/html' in cell.kinds else 'Code'
+
+
 def why_hidden(code:str)->str:
     "What to write on a cell that no page shows."
     if imports_only(code): return 'Imports'
-    checks = re.search(r'^(?:assert|test_\w+\(|assert_\w+\()', code, re.M)
-    return 'A check that the page leaves out' if checks else 'Set-up'
+    return 'A check' if any(map(is_check, walk(code))) else 'Set-up'
+
+
+def is_check(node:ast.AST)->bool:
+    "Is it an assertion, or a call of something that is named as a check is?"
+    if not isinstance(node, ast.Call): return isinstance(node, ast.Assert)
+    name = getattr(node.func, 'attr', getattr(node.func, 'id', ''))
+    return bool(re.match(r'(test|assert|check)_', name))
+
+
+def walk(code:str)->Iterator[ast.AST]:
+    "All that a cell's statements consist of."
+    return (node for statement in statements(code) for node in ast.walk(statement))
 
 
 def what_library(code:str)->str:
@@ -116,14 +140,25 @@ def folded(
     return code if said else f'# {words}\n{code}', hidden
 
 
+def shown_as(
+    cell:CodeCell,
+    words:str,     # on its fold
+)->str:
+    "What to write on the fold of what a cell puts out."
+    kind = 'table' if cell.table else 'output'
+    if cell.kinds & {*DRAWN}: kind = 'picture'
+    return words if kind in words else f'{words}: the {kind}'
+
+
 def answer(
     code:str,
-    words:str,   # on the fold
+    words:str,   # on the fold of the code
+    shown:str,   # on the fold of what it puts out
     caption:str, # '' if there is none
     colab:bool,
 )->tuple[str, dict]:
     "Source and metadata of a cell that is folded with all that it puts out."
-    said = ', '.join(map(repr, filter(None, [words, caption])))
+    said = ', '.join(map(repr, filter(None, [shown, caption])))
     lines = 'from eqtutor.labs.folding import fold_output', f'fold_output({said})', '', code
     source, metadata = folded('\n'.join(lines), words, colab)
     metadata['jupyter']['outputs_hidden'] = True
@@ -148,9 +183,31 @@ class Links:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(self.path), file))
         place = self.places.get(target) or page_address(target)
         if '://' not in place:
+            if target != self.path: anchor = heading_ids(target).get(anchor, anchor)
             here = posixpath.dirname(self.places.get(self.path, self.path))
             place = posixpath.relpath(place, here or '.')
         return place + mark + anchor
+
+
+@cache
+def heading_ids(
+    path:str, # of a file in nbs/
+)->dict[str, str]:
+    """What JupyterLab calls the headings of a notebook, by the author's anchors.
+
+    It finds a heading by that name in a notebook that it has yet to open, an element only once it
+    is shown. A heading that says more than words keeps the author's anchor, and so does the second
+    of two that say the same.
+    """
+    file, ids = course_folder()/path, dict[str, str]()
+    if file.suffix != '.ipynb' or not file.exists(): return ids
+    for cell in json.loads(file.read_text(encoding='utf-8'))['cells']:
+        if cell['cell_type'] != 'markdown': continue
+        for m in re.finditer(HEADING, ''.join(cell['source']), re.S | re.M):
+            id = without_attributes(m['title'] or '').replace(' ', '-')
+            if re.fullmatch(r"[\w.,:;?!'-]+", id, re.ASCII) and id not in ids.values():
+                ids[anchor_of(m['title'])] = id
+    return ids
 
 
 def page_address(
@@ -174,7 +231,15 @@ def colab_address(
 # --- markdown
 
 FENCE = r'^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$'
+HEADING = rf'{FENCE}|^(?P<level>#{{1,6}})[ \t]+(?P<title>[^\n]*)$'
 INERT = re.compile(rf'{FENCE}|(?P<ticks>`+).*?(?P=ticks)|\$\$.*?\$\$|\$[^$\n]+\$', re.S | re.M)
+
+
+def without_attributes(
+    title:str, # of a heading, 'Title {#sec-x}'
+)->str:
+    "What is read of a heading."
+    return re.sub(r'[ \t]*\{[#.][^}\n]*\}[ \t]*$', '', title)
 
 
 def outside_code(
@@ -197,9 +262,8 @@ def reader_markdown(
     "The text for a notebook: anchors as elements, links to what is there, no fences of divisions."
     def heading(m:re.Match)->str:
         if not m['level']: return m[0]
-        title = re.sub(r'[ \t]*\{[#.][^}\n]*\}[ \t]*$', '', m['title'])
         anchor = f'<a id="{anchor_of(m["title"])}"></a>' if len(m['level']) > 1 else ''
-        return f'{m["level"]} {anchor}{title}'
+        return f'{m["level"]} {anchor}{without_attributes(m["title"])}'
 
     def figure(m:re.Match)->str:
         number = (figures or {}).get(m[1])
@@ -216,9 +280,23 @@ def reader_markdown(
         part = re.sub(r'(\]\(\s*<?)([^)\s>]+)', lambda m: m[1] + links.address(m[2]), part)
         return re.sub(r'((?:href|src)=")([^"]+)', lambda m: m[1] + links.address(m[2]), part)
 
-    headed = re.sub(rf'{FENCE}|^(?P<level>#{{1,6}})[ \t]+(?P<title>[^\n]*)$', heading, text,
-                    flags=re.S | re.M)
+    headed = re.sub(HEADING, heading, text, flags=re.S | re.M)
     return outside_code(headed, change)
+
+
+def behind_folds(
+    text:str, # markdown
+)->list[str]:
+    "A text in parts: JupyterLab leaves no gap between a closed fold and what follows in a cell."
+    parts, start, depth = list[str](), 0, 0
+    for tag in re.finditer(rf'{INERT.pattern}|</?details\b[^>\n]*>', text, re.S | re.M):
+        if not tag[0].startswith(('<details', '</details')): continue
+        depth += -1 if tag[0].startswith('</') else 1
+        rest = text[tag.end():].lstrip()
+        if depth or not rest or rest.startswith(('</', '<details', ':::')): continue
+        parts.append(text[start:tag.end()])
+        start = len(text) - len(rest)
+    return [*parts, text[start:]]
 
 
 def figure_numbers(
@@ -238,10 +316,39 @@ class Reader:
     figures:Mapping[str, int]=field(default_factory=dict)
     colab:bool=False
     count:int=0  # of captions so far
+    # the author's words on the fold before, and what is written on the neighbours that have them
+    before:tuple[str, frozenset[str]]=('', frozenset())
 
     def markdown(self, source:str)->str:
         "The source of a text."
         return reader_markdown(source, self.links, self.figures)
+
+    def texts(self,
+        source:str,
+        whole:bool=False, # is it graded, and stays one cell?
+    )->Iterator[str]:
+        "The sources of the cells that a text becomes: behind a fold begins another."
+        for part in [source] if whole else behind_folds(source):
+            first, last = folds_of_text(part)
+            if first:
+                own, = self.own_words(first, first)
+                part = part.replace(f'<summary>{first}<', f'<summary>{own}<', 1)
+            if last != first: self.before = last, frozenset({last})
+            yield self.markdown(part)
+
+    def own_words(self,
+        words:str,   # the author's, on a fold
+        *labels:str, # what to write on its parts
+    )->list[str]:
+        "The labels; one that a neighbouring fold with the author's words has says so."
+        before = self.before[1] if words == self.before[0] else frozenset()
+        own = [f'{label}, continued' if label in before else label for label in labels]
+        self.before = words, before | {words, *labels}
+        return own
+
+    def in_the_open(self)->None:
+        "What comes next is no neighbour of a fold."
+        self.before = '', frozenset()
 
     def code(self,
         cell:CodeCell,
@@ -251,10 +358,14 @@ class Reader:
         workshop = self.links.path.startswith('5_workshop')
         words = fold_words(cell, workshop) if words is None else words
         caption = self.caption(cell)
-        if 'fold' in cell.flags:
-            yield 'code', *answer(cell.code, words, caption, self.colab)
-            return
         plain = re.sub(r'(\]\()([^)\s{}]+\.ipynb)', self.link_in_code, cell.code)
+        if 'fold' in cell.flags and (cell.kinds or caption):
+            code = re.sub(rf'\A# *{re.escape(words)}.*\n', '', plain)
+            labels = self.own_words(words, f'The code of: {words}', shown_as(cell, words))
+            yield 'code', *answer(code, *labels, caption, self.colab)
+            return
+        if 'fold' in cell.flags: words, = self.own_words(words, words)
+        else: self.in_the_open()
         yield 'code', *(folded(plain, words, self.colab) if words else (plain, {}))
         if caption: yield 'markdown', caption, {}
 

@@ -106,13 +106,19 @@ def first_and_last_fold(
 )->tuple[str, str]:
     "The words of the folds with which a cell begins and ends; '' where it does so in the open."
     if words := folded_as(cell): return words, words
-    if cell.cell_type != 'markdown': return '', ''
-    first = FOLD.match(cell.source)
+    return folds_of_text(cell.source) if cell.cell_type == 'markdown' else ('', '')
+
+
+def folds_of_text(
+    text:str, # markdown
+)->tuple[str, str]:
+    "The words of the folds with which a text begins and ends; '' where it does so in the open."
+    first = FOLD.match(text)
     depth, last = 0, ''
-    for tag in FOLD.finditer(cell.source):
+    for tag in FOLD.finditer(text):
         if tag[1] is not None and not depth: last = tag[1]
         depth += 1 if tag[1] is not None else -1
-    ends = cell.source.rstrip().endswith('</details>')
+    ends = text.rstrip().endswith('</details>')
     return (first and first[1]) or '', last if ends else ''
 
 

@@ -16,11 +16,11 @@ from .course import FIRST, chapter_path, course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 from .handins import file_name, seed_of
 from .origin import own_requirement
-from .reading import CodeCell, Links, Reader, colab_address, figure_numbers
+from .reading import CodeCell, Links, Reader, colab_address, figure_numbers, fold_words
 
 EMPTY_PROOF = '*Your proof:*'
 # a flag of a cell -> why it is a listing in the student's copy
-LEFT_OUT = {'cuda': 'needs a GPU', 'slow': 'takes long', 'browser': 'needs a browser',
+LEFT_OUT = {'slow': 'takes long', 'cuda': 'needs a GPU', 'browser': 'needs a browser',
             'data': 'needs data that is downloaded', 'sandbox': 'needs bubblewrap'}
 TEACHERS = '31_labs', '33_teaching'   # chapters that a student's course does without
 INSTALLS = re.compile(r'^! .*pip install.*$', re.M)   # the package, on Colab
@@ -100,12 +100,13 @@ def student_code(
 )->Iterator[tuple[str, str, dict]]:
     "Kind, source and metadata of what a student gets for a code cell."
     mark = marked_exercise(cell.source)
+    if mark: reader.in_the_open()
     if mark and mark[0] == 'solution':
         yield 'code', stub(cell.code, mark[1]), nbgrader_cell(mark[1], 'ex', 'code')
     elif mark:
         yield 'code', cell.code, nbgrader_cell(mark[1], 'check', 'code')
-    elif why := why_listed(cell):
-        yield 'markdown', f'*This cell {why}:*\n\n```python\n{cell.code}\n```', {}
+    elif words := listed_as(cell):
+        yield 'markdown', f'*{words}*\n\n```python\n{cell.code}\n```', {}
     else:
         yield from reader.code(cell)
 
@@ -140,11 +141,12 @@ def marked_exercise(source:str)->tuple[str, str]|None:
     return mark
 
 
-def why_listed(cell:CodeCell)->str:
-    "Why a cell is a listing in the student's copy; '' if it is run there."
+def listed_as(cell:CodeCell)->str:
+    "What to write above a cell that is a listing in the student's copy; '' if it is run there."
     why = [reason for flag, reason in LEFT_OUT.items() if flag in cell.flags]
-    if cell.flags.get('eval') == 'false': why.append('is not run here')
-    return why[0] if why else ''
+    if not why and cell.flags.get('eval') != 'false': return ''
+    because = f', for it {" and ".join(why)}' if why else ''
+    return f'Not part of Run All{because}. To run it, copy it into a new cell:'
 
 
 # --- a notebook
@@ -171,6 +173,38 @@ def is_copied(
     return 'default_exp' not in flags and (how.solutions or 'teacher' not in flags)
 
 
+def joined(
+    cells:list[dict], # that are copied
+    how:Copy,
+    workshop:bool,    # do they stand in the workshop?
+)->list[dict]:
+    "The cells; neighbours that would be two listings, or two folds with the same words, are one."
+    done, before = list[dict](), ''
+    for cell in cells:
+        kind = joins(cell, how, workshop)
+        if kind and kind == before:
+            source = ''.join(done[-1]['source']) + '\n\n' + ''.join(cell['source'])
+            done[-1] = done[-1] | {'source': source}
+        else: done.append(cell)
+        before = kind
+    return done
+
+
+def joins(
+    cell:dict,
+    how:Copy,
+    workshop:bool,
+)->str:
+    "What a cell has in common with neighbours that become one cell with it; '' if it stands alone."
+    if cell['cell_type'] != 'code': return ''
+    code = CodeCell.read(cell)
+    flags = code.flags.keys()
+    if cell_mark(code.source) or {'fig-cap', 'teacher'} & flags or '%%' in code.code: return ''
+    if listed_as(code): return '' if how.solutions else 'a listing'
+    closed = {'fold', 'hide'} & flags and not cell.get('outputs')
+    return f'fold: {fold_words(code, workshop)}' if closed else ''
+
+
 def student_copy(
     nb:dict,      # the author's notebook, as JSON
     chapter:str,  # its name, '05_convolution'
@@ -181,9 +215,11 @@ def student_copy(
     Solutions replaced by stubs, no outputs, nbgrader's metadata, cell ids by position.
     """
     code_of = teacher_code if how.solutions else student_code
-    authors = [c for c in nb['cells'] if is_copied(c, how)]
+    path = chapter_path(chapter)
+    copied = [c for c in nb['cells'] if is_copied(c, how)]
+    authors = joined(copied, how, path.startswith('5_workshop'))
     numbers = figure_numbers([''.join(c['source']) for c in authors])
-    reader = Reader(Links(chapter_path(chapter), how.places), numbers, how.colab)
+    reader = Reader(Links(path, how.places), numbers, how.colab)
     cells:list[dict] = []
     def add(kind:str, source:str, metadata:dict, outputs:list[dict])->None:
         code:dict[str, Any] = {'outputs': outputs, 'execution_count': None}
@@ -194,7 +230,8 @@ def student_copy(
         source = ''.join(cell['source'])
         if cell['cell_type'] == 'markdown':
             text, metadata = (source, {}) if how.solutions else student_text(source)
-            add('markdown', reader.markdown(text), metadata, [])
+            for part in reader.texts(text, whole=bool(metadata)):
+                add('markdown', part, metadata, [])
         elif cell['cell_type'] == 'code':
             outputs = reader.outputs(cell['outputs']) if how.solutions else []
             for kind, text, metadata in code_of(CodeCell.read(cell), reader):

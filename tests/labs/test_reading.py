@@ -36,6 +36,20 @@ def test_a_link_leads_into_the_copy_or_to_the_site():
         '`[c](02_c.ipynb)` $[c](02_c.ipynb)$')
 
 
+def test_a_heading_of_another_notebook_is_named_as_jupyterlab_names_it():
+    paths = ('1_foundations/05_convolution.ipynb', '3_papers/22_affine.ipynb')
+    links = Links(paths[0], {path: path for path in paths})
+    assert links.address('../3_papers/22_affine.ipynb#sec-group') == (
+        '../3_papers/22_affine.ipynb#On-a-group')
+    assert links.address('../3_papers/22_affine.ipynb#x') == '../3_papers/22_affine.ipynb#x'
+    assert links.address('#sec-group') == '#sec-group'
+    # 'Linear and equivariant = convolution': JupyterLab reads a = as part of an address
+    back = Links(paths[1], links.places).address('../1_foundations/05_convolution.ipynb#sec-theorem')
+    assert back == '../1_foundations/05_convolution.ipynb#sec-theorem'
+    page = Links(paths[0], {paths[1]: 'https://x.org/22_affine.ipynb'})   # Colab's
+    assert page.address('../3_papers/22_affine.ipynb#sec-group').endswith('ipynb#sec-group')
+
+
 def test_divisions_spans_and_references_are_read_as_text():
     text = '::: {.callout-note}\nSee @fig-one, [here]{.mark}.\n:::\n'
     assert reader_markdown(text, LINKS, {'fig-one': 2}) == 'See Figure 2, here.\n'
@@ -46,8 +60,11 @@ def test_divisions_spans_and_references_are_read_as_text():
     ('#| code-fold: true\nx', ['image/png'], 'How the figure is drawn'),
     ('#| fig-cap: "x"\nplot(x)', ['image/png'], 'How the figure is drawn'),
     ('#| code-fold: true\nx', [], 'Code'), ('#| fold Answer\nx', [], 'Answer'),
+    ('#| code-fold: true\nx', ['text/html', 'text/plain'], 'The widget'),
+    ('#| echo: false\nx', ['text/markdown', 'text/plain'], 'How this text is computed'),
     ('#| hide\nimport x', [], 'Imports'), ('#| hide\nx = 1', [], 'Set-up'),
-    ('#| hide\nassert x', [], 'A check that the page leaves out'),
+    ('#| hide\nassert x', [], 'A check'), ('#| hide\ncheck_cost(net, 7)', [], 'A check'),
+    ('#| hide\nfor x in y:\n    test_eq(x, 1)', [], 'A check'),
     ('#| export\ndef f(): pass', [], 'From the library: f'),
     ('#| exports\ndef f(): pass', [], ''), ('x = 1', [], ''),
     ('# Check 1.2: both\nassert x', [], 'Check 1.2: both')])
@@ -55,9 +72,19 @@ def test_what_stands_on_a_fold(source, kinds, words):
     assert fold_words(CodeCell(source, frozenset(kinds))) == words
 
 
-def cells_of(*sources, how=Copy(), **outputs):
-    nb = {'cells': [dict(cell_type='code', source=s, metadata={}, outputs=[]) for s in sources]}
-    return student_copy(nb, '01_groups', how)['cells']
+def cells_of(*sources, how=Copy()):
+    "The copy of code, of code that has put out a kind of data, and of texts, which are no code."
+    def cell(source):
+        code, kind = source if isinstance(source, tuple) else (source, '')
+        text = isinstance(source, str) and source.startswith('<details>')
+        output = {'output_type': 'display_data', 'data': {kind: 'x'}}
+        return dict(cell_type='markdown' if text else 'code', source=code, metadata={},
+                    outputs=[output] if kind else [])
+    return student_copy({'cells': [*map(cell, sources)]}, '01_groups', how)['cells']
+
+
+def sources_of(*sources):
+    return [''.join(c['source']) for c in cells_of(*sources)]
 
 
 FIGURE = '#| code-fold: true\n#| code-summary: "One"\n#| fig-cap: "A $\\\\pi$: [x](#y)."\nplot(x)'
@@ -79,11 +106,63 @@ def test_colab_folds_by_a_form_that_has_a_title():
 
 
 def test_an_answer_is_folded_with_its_caption_and_what_it_puts_out():
-    answer, = cells_of('#| fold Answer\n#| fig-cap: "The end."\nplot(x)')
+    answer, = cells_of(('#| fold Answer\n#| fig-cap: "The end."\n# Answer\nplot(x)', 'image/png'))
     assert answer['metadata'] == {'jupyter': {'source_hidden': True, 'outputs_hidden': True}}
     source = ''.join(answer['source'])
-    assert source.startswith('# Answer\n') and source.endswith('\n\nplot(x)')
-    assert "fold_output('Answer', '*Figure 1.* The end.')" in source
+    assert source.startswith('# The code of: Answer\n') and source.endswith('\n\nplot(x)')
+    assert "fold_output('Answer: the picture', '*Figure 1.* The end.')" in source
+
+
+def test_code_that_puts_out_nothing_is_folded_as_it_is():
+    assert sources_of('#| fold Answer\nx = 1') == ['# Answer\nx = 1']
+
+
+TEXT = '<details><summary>Answer</summary>\n\nIt is.\n\n</details>'
+
+
+def test_no_two_neighbouring_folds_say_the_same():
+    table, text, code = sources_of(('#| fold Answer\nplot(x)', 'text/html'), TEXT,
+                                   '#| fold Answer\nx = 1')
+    assert table.startswith('# The code of: Answer\n') and "'Answer: the output'" in table
+    assert text.startswith('<details><summary>Answer, continued</summary>')
+    assert code.startswith('# Answer, continued\n')
+    named, text = sources_of(('#| fold Answer, with the picture\nplot(x)', 'image/png'),
+                             TEXT.replace('Answer', 'Answer, with the picture'))
+    assert "fold_output('Answer, with the picture')" in named and 'picture, continued<' in text
+    for between in 'x = 1', '#| hide\nassert x', '#| solution 1.2\ndef f():\n    return 1':
+        assert sources_of(TEXT, between, TEXT)[2] == TEXT
+
+
+def test_neighbours_that_are_folded_for_one_reason_are_one_cell():
+    assert sources_of('#| fold Answer\nx = 1', '#| export\n#| fold Answer\ny = 2') == [
+        '# Answer\nx = 1\n\ny = 2']
+    assert sources_of('#| hide\nassert x', '#| hide\nassert y') == [
+        '# A check\nassert x\n\nassert y']
+    for other in ('#| fold Why\ny', ('#| fold Answer\ny', 'text/html'), '#| hide\nassert y',
+                  '#| cuda\n#| fold Answer\ny', FIGURE, '#| fold Answer\n%%time\ny'):
+        assert len(cells_of('#| fold Answer\nx = 1', other)) >= 2
+    check = "#| hide\n#| check 1.2\nassert f()"
+    assert len(cells_of('#| hide\nassert x', check)) == 2
+
+
+def test_neighbouring_listings_are_one_and_say_why():
+    first = '*Not part of Run All. To run it, copy it into a new cell:*'
+    assert sources_of('#| eval: false\nx = 1', '#| eval: false\ny = 2') == [
+        f'{first}\n\n```python\nx = 1\n\ny = 2\n```']
+    both, = sources_of('#| cuda\nx = 1', '#| slow\ny = 2')
+    assert both.startswith('*Not part of Run All, for it takes long and needs a GPU. To run it')
+    assert len(cells_of('#| cuda\nx = 1', 'y = 2', '#| cuda\nz = 3')) == 3
+
+
+def test_what_follows_a_fold_is_a_cell_of_its_own():
+    assert sources_of(f'{TEXT}\n\nSo it is.') == [TEXT, 'So it is.']
+    assert sources_of(f'{TEXT}\n\n## Title') == [TEXT, '## <a id="title"></a>Title']
+    inner = TEXT.replace('It is.', f'{TEXT}\n\nIt is.')
+    hints = '**Exercise 1.1 (proof, 3 marks).** Show it.\n\n' + TEXT + '\n\nBy hand.'
+    for whole in inner, f'{TEXT}\n{TEXT}', f'{TEXT}\n\n', f'<details>`</details>` x':
+        assert len(cells_of(whole)) == 1
+    nb = {'cells': [dict(cell_type='markdown', source=hints, metadata={})]}
+    assert len(student_copy(nb, '01_groups')['cells']) == 1   # an exercise with its hints
 
 
 def shown_after_running(source):
@@ -177,7 +256,9 @@ def test_every_fold_is_closed_and_says_what_it_holds(copies, kind):
         first = [''.join(c['source']).partition('\n')[0] for c in closed]
         flags = [CodeCell(source).flags for source in asked]
         said = [f.get('fold') or f.get('code-summary', '') for f in flags]
-        assert len(closed) >= len(asked), nb['metadata']
+        last = [CodeCell(source).code.splitlines()[-1] for source in asked]
+        inside = ''.join(''.join(c['source']) + '\n' for c in closed)
+        assert not [line for line in last if not line.isspace() and line not in inside]
         assert not [words for words in said if not any(words in line for line in first)]
         assert all(re.match(r'#(@title)? \w', line) for line in first), first
         assert all((c['metadata'].get('cellView') == 'form') == (kind == 'colab') for c in closed)
@@ -199,7 +280,11 @@ def links_of(text):
     return re.findall(r'\]\(\s*<?([^)\s>]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
 
 
-def anchors_of(nb): return {a for text in texts(nb) for a in re.findall(r'<a id="([^"]+)"', text)}
+def anchors_of(nb):
+    "What a link into a notebook may name: elements, and headings as JupyterLab names them."
+    headed = [line for text in texts(nb) for line in re.findall(r'^#+ (.*)', prose(text), re.M)]
+    names = [re.sub(r'<[^>]*>', '', line).replace(' ', '-') for line in headed]
+    return {a for text in texts(nb) for a in re.findall(r'<a id="([^"]+)"', text)} | {*names}
 
 
 @pytest.fixture(scope='module')
