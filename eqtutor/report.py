@@ -1115,7 +1115,9 @@ class _Trial:
         "Is `moved` what the elements make of y, in some layout? None is in between."
         judge, unclear = self.judge, False
         judge.sizes = _squares(y.shape, len(self.group))
+        needed = _needed(y.shape, len(self.group))
         for layout in judge.candidates(y):
+            if not needed <= set(''.join(layout.axes)): continue
             errors = [judge.error(layout, y, h, z) for h, z in moved.items()]
             if all(e <= judge.tol for e in errors): return True
             unclear |= not any(e > 100*judge.tol for e in errors)   # NaN is not
@@ -1140,6 +1142,12 @@ def _channels(net:nn.Module)->int:
     layers = (getattr(m, 'in_channels', None) for m in net.modules())
     if first := next((c for c in layers if isinstance(c, int)), None): return first
     raise ValueError('no layer says how many channels a picture has: say channels=…')
+
+def _needed(shape:Sequence[int], poses:int)->set[str]:
+    "What moves in an output that looks like an image, a feature map, a vector on H."
+    if len(shape) == 4 and shape[2] == shape[3]: return {'y'}
+    if len(shape) == 5 and shape[2] == poses: return {'g', 'y'}
+    return {'g'} if len(shape) == 3 and shape[2] == poses else set()
 
 def _squares(shape:Sequence[int], poses:int)->list[tuple[int, int]]:
     "Square images of which the places may stand in one axis."
