@@ -1062,11 +1062,12 @@ class _Trial:
         constants = [(b, b.clone()) for name, b in self.net.named_buffers()
                      if not name.endswith(moving)]
         self.net.load_state_dict(self.original.state_dict())
-        perturb_(self.net, seed=seed)
+        # the noise, and its opposite: a gate that closes by one opens by the other
+        perturb_(self.net, scale=(.5, -.5)[seed % 2], seed=seed//2)
         for b, value in constants: b.copy_(value)
         turns = list(generate(self.group, *self.moves)) if self.is_plain else [0]
-        # of five draws one has all channels
-        self.filters = OtherFilters(self.net, self.group, turns, thin=seed % 5 != 1)
+        # of six draws one has all channels
+        self.filters = OtherFilters(self.net, self.group, turns, thin=seed % 6 != 1)
         self.seed = seed
 
     def run(self, n:int, x:Tensor)->list[Tensor]|None:
@@ -1114,7 +1115,9 @@ class _Trial:
         "Is `moved` what the elements make of y, in some layout? None is in between."
         judge, unclear = self.judge, False
         judge.sizes = _squares(y.shape, len(self.group))
+        needed = _needed(y.shape, len(self.group))
         for layout in judge.candidates(y):
+            if not needed <= set(''.join(layout.axes)): continue
             errors = [judge.error(layout, y, h, z) for h, z in moved.items()]
             if all(e <= judge.tol for e in errors): return True
             unclear |= not any(e > 100*judge.tol for e in errors)   # NaN is not
@@ -1139,6 +1142,12 @@ def _channels(net:nn.Module)->int:
     layers = (getattr(m, 'in_channels', None) for m in net.modules())
     if first := next((c for c in layers if isinstance(c, int)), None): return first
     raise ValueError('no layer says how many channels a picture has: say channels=…')
+
+def _needed(shape:Sequence[int], poses:int)->set[str]:
+    "What moves in an output that looks like an image, a feature map, a vector on H."
+    if len(shape) == 4 and shape[2] == shape[3]: return {'y'}
+    if len(shape) == 5 and shape[2] == poses: return {'g', 'y'}
+    return {'g'} if len(shape) == 3 and shape[2] == poses else set()
 
 def _squares(shape:Sequence[int], poses:int)->list[tuple[int, int]]:
     "Square images of which the places may stand in one axis."
@@ -1172,14 +1181,14 @@ def exact_sizes(
         if trial.ran and not trial.watch.narrow: break
     raise ValueError(_why_none(trial, near))
 
-_DRAWS, _PATIENCE = 5, 8   # draws to pass, draws that may say nothing
+_DRAWS, _PATIENCE = 6, 8   # draws to pass, draws that may say nothing
 _REACH = 64                # how far to look for the first
 
 def _sides(near:int)->list[int]:
     return sorted(range(max(1, near//2), 2*near + 64), key=lambda n: (abs(n - near), n))
 
 def _search(trial:_Trial, near:int, count:int)->list[int]:
-    "The nearest sides that pass five draws; those that fail one are gone."
+    "The nearest sides that pass six draws; those that fail one are gone."
     sides, passed, silent = _sides(near), Counter[int](), Counter[int]()
     for seed in count_from(0):
         trial.draw(seed)
