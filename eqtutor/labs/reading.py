@@ -12,11 +12,9 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from .._modidx import d as _module_index
 from .book import anchor_of
-from .course import course_folder
 from .site import DRAWN, SHOWN, folds_of_text, why_folded
 
 SETTINGS = _module_index['settings']
@@ -183,31 +181,9 @@ class Links:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(self.path), file))
         place = self.places.get(target) or page_address(target)
         if '://' not in place:
-            if target != self.path: anchor = heading_ids(target).get(anchor, anchor)
             here = posixpath.dirname(self.places.get(self.path, self.path))
             place = posixpath.relpath(place, here or '.')
         return place + mark + anchor
-
-
-@cache
-def heading_ids(
-    path:str, # of a file in nbs/
-)->dict[str, str]:
-    """What JupyterLab calls the headings of a notebook, by the author's anchors.
-
-    It finds a heading by that name in a notebook that it has yet to open, an element only once it
-    is shown. A heading that says more than words keeps the author's anchor, and so does the second
-    of two that say the same.
-    """
-    file, ids = course_folder()/path, dict[str, str]()
-    if file.suffix != '.ipynb' or not file.exists(): return ids
-    for cell in json.loads(file.read_text(encoding='utf-8'))['cells']:
-        if cell['cell_type'] != 'markdown': continue
-        for m in re.finditer(HEADING, ''.join(cell['source']), re.S | re.M):
-            id = without_attributes(m['title'] or '').replace(' ', '-')
-            if re.fullmatch(r"[\w.,:;?!'-]+", id, re.ASCII) and id not in ids.values():
-                ids[anchor_of(m['title'])] = id
-    return ids
 
 
 def page_address(
@@ -231,15 +207,7 @@ def colab_address(
 # --- markdown
 
 FENCE = r'^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$'
-HEADING = rf'{FENCE}|^(?P<level>#{{1,6}})[ \t]+(?P<title>[^\n]*)$'
 INERT = re.compile(rf'{FENCE}|(?P<ticks>`+).*?(?P=ticks)|\$\$.*?\$\$|\$[^$\n]+\$', re.S | re.M)
-
-
-def without_attributes(
-    title:str, # of a heading, 'Title {#sec-x}'
-)->str:
-    "What is read of a heading."
-    return re.sub(r'[ \t]*\{[#.][^}\n]*\}[ \t]*$', '', title)
 
 
 def outside_code(
@@ -262,8 +230,9 @@ def reader_markdown(
     "The text for a notebook: anchors as elements, links to what is there, no fences of divisions."
     def heading(m:re.Match)->str:
         if not m['level']: return m[0]
+        title = re.sub(r'[ \t]*\{[#.][^}\n]*\}[ \t]*$', '', m['title'])
         anchor = f'<a id="{anchor_of(m["title"])}"></a>' if len(m['level']) > 1 else ''
-        return f'{m["level"]} {anchor}{without_attributes(m["title"])}'
+        return f'{m["level"]} {anchor}{title}'
 
     def figure(m:re.Match)->str:
         number = (figures or {}).get(m[1])
@@ -280,7 +249,8 @@ def reader_markdown(
         part = re.sub(r'(\]\(\s*<?)([^)\s>]+)', lambda m: m[1] + links.address(m[2]), part)
         return re.sub(r'((?:href|src)=")([^"]+)', lambda m: m[1] + links.address(m[2]), part)
 
-    headed = re.sub(HEADING, heading, text, flags=re.S | re.M)
+    headed = re.sub(rf'{FENCE}|^(?P<level>#{{1,6}})[ \t]+(?P<title>[^\n]*)$', heading, text,
+                    flags=re.S | re.M)
     return outside_code(headed, change)
 
 

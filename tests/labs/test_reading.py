@@ -36,20 +36,6 @@ def test_a_link_leads_into_the_copy_or_to_the_site():
         '`[c](02_c.ipynb)` $[c](02_c.ipynb)$')
 
 
-def test_a_heading_of_another_notebook_is_named_as_jupyterlab_names_it():
-    paths = ('1_foundations/05_convolution.ipynb', '3_papers/22_affine.ipynb')
-    links = Links(paths[0], {path: path for path in paths})
-    assert links.address('../3_papers/22_affine.ipynb#sec-group') == (
-        '../3_papers/22_affine.ipynb#On-a-group')
-    assert links.address('../3_papers/22_affine.ipynb#x') == '../3_papers/22_affine.ipynb#x'
-    assert links.address('#sec-group') == '#sec-group'
-    # 'Linear and equivariant = convolution': JupyterLab reads a = as part of an address
-    back = Links(paths[1], links.places).address('../1_foundations/05_convolution.ipynb#sec-theorem')
-    assert back == '../1_foundations/05_convolution.ipynb#sec-theorem'
-    page = Links(paths[0], {paths[1]: 'https://x.org/22_affine.ipynb'})   # Colab's
-    assert page.address('../3_papers/22_affine.ipynb#sec-group').endswith('ipynb#sec-group')
-
-
 def test_divisions_spans_and_references_are_read_as_text():
     text = '::: {.callout-note}\nSee @fig-one, [here]{.mark}.\n:::\n'
     assert reader_markdown(text, LINKS, {'fig-one': 2}) == 'See Figure 2, here.\n'
@@ -280,11 +266,7 @@ def links_of(text):
     return re.findall(r'\]\(\s*<?([^)\s>]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
 
 
-def anchors_of(nb):
-    "What a link into a notebook may name: elements, and headings as JupyterLab names them."
-    headed = [line for text in texts(nb) for line in re.findall(r'^#+ (.*)', prose(text), re.M)]
-    names = [re.sub(r'<[^>]*>', '', line).replace(' ', '-') for line in headed]
-    return {a for text in texts(nb) for a in re.findall(r'<a id="([^"]+)"', text)} | {*names}
+def anchors_of(nb): return {a for text in texts(nb) for a in re.findall(r'<a id="([^"]+)"', text)}
 
 
 @pytest.fixture(scope='module')
