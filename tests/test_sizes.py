@@ -233,7 +233,7 @@ def test_what_it_cannot_follow_it_says(name):
 
 def test_a_size_that_finds_no_memory_is_not_called_inexact():
     def forward(net, x):
-        if x.shape[-1] > 18: raise RuntimeError('out of memory: tried to allocate 1 TB')
+        if x.shape[-1] > 16: raise RuntimeError('out of memory: tried to allocate 1 TB')
         return net.conv(x)
     with pytest.raises(RuntimeError, match='out of memory'):
         exact_sizes(bench.Net(forward, conv=nn.Conv2d(1, 2, 3)), 'p4', near=16)
