@@ -1086,7 +1086,7 @@ class _Trial:
     def pictures(self, n:int)->Tensor:
         "Pictures of n×n pixels, and others near them: `(2, b, c, n, n)`."
         # few numbers may be equal by chance: maxima are, half of the time
-        many = max(1, 64//self.ran.get(n, 64)) if self.filters.thin else 1
+        many = max(1, 16//self.ran.get(n, 16)) if self.filters.thin else 1
         drawn, shape = torch.Generator().manual_seed(100*n + self.seed), (n, n)
         x = torch.randn(2, min(many, 12), self.channels, *shape, generator=drawn,
                         dtype=torch.float64)
