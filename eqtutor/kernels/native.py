@@ -84,7 +84,9 @@ def keep(
     return target
 
 
-def digest_of(path:Path)->str: return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+def digest_of(path:Path)->str:
+    "What a file's name says of its bytes."
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
 def opened(path:Path)->ctypes.CDLL:

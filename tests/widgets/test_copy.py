@@ -67,6 +67,26 @@ def holds(page, nb, run):
     assert not seen['errors']
 
 
+# without the signs that JupyterLab puts behind each heading
+LINKS = '''() => [...document.querySelectorAll(
+  '.jp-RenderedMarkdown a[href]:not(.jp-InternalAnchorLink)')].map(a => ({
+  address: a.href,
+  here: a.getAttribute('href').startsWith('#') || a.href.split('#')[0] === location.href,
+  there: !!document.getElementById(decodeURIComponent(a.hash.slice(1))),
+}))'''
+
+
+def follow_links(page, server):
+    "As JupyterLab has resolved them: each leads to a place on the page, a file, or the site."
+    links = page.evaluate(LINKS)
+    assert links
+    for link in links:
+        if link['here']: assert link['there'], link
+        elif link['address'].startswith(server.split('?')[0].rstrip('/')):
+            assert page.request.get(link['address'].split('#')[0]).ok, link
+        else: assert link['address'].startswith(('https://', 'mailto:')), link
+
+
 @pytest.mark.parametrize('lesson', LESSONS)
 def test_every_caption_and_fold_is_there_before_and_after_all_cells_run(
         browser, server, folder, lesson):
@@ -80,6 +100,7 @@ def test_every_caption_and_fold_is_there_before_and_after_all_cells_run(
         expect(page.locator('.jp-MarkdownCell .jp-RenderedMarkdown')).to_have_count(
             sum(c['cell_type'] == 'markdown' for c in nb['cells']), timeout=60_000)
         holds(page, nb, run=False)
+        follow_links(page, server)
         page.get_by_role('menuitem', name='Run', exact=True).click()
         page.get_by_text('Run All Cells', exact=True).click()
         # a cell that has run has a number; one that is folded shows none
