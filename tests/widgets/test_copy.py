@@ -72,7 +72,9 @@ LINKS = '''() => [...document.querySelectorAll(
   '.jp-RenderedMarkdown a[href]:not(.jp-InternalAnchorLink)')].map(a => ({
   address: a.href,
   here: a.getAttribute('href').startsWith('#') || a.href.split('#')[0] === location.href,
-  there: !!document.getElementById(decodeURIComponent(a.hash.slice(1))),
+  // JupyterLab keeps an id under another name
+  there: [...document.querySelectorAll('[id], [data-jupyter-id]')].some(e =>
+    [e.id, e.dataset.jupyterId].includes(decodeURIComponent(a.hash.slice(1)))),
 }))'''
 
 
