@@ -214,9 +214,10 @@ def escape_markdown(text:str)->str:
     return ''.join(parts)
 
 
-LETTERS = {'cdot': '·', 'bmod': ' mod ', 'to': '→', 'pi': 'π', 'Omega': 'Ω', 'psi': 'ψ', 'beta': 'β',
-           'alpha': 'α', 'rho': 'ρ', 'Delta': 'Δ', 'le': '≤', 'ge': '≥', 'ne': '≠', 'in': '∈',
-           'sum': 'Σ', 'circ': '∘', 'mathcal L': '𝓛', 'tilde g': 'g̃', 'tilde h': 'h̃', 'hat h': 'ĥ'}
+LETTERS = {'cdot': '·', 'bmod': ' mod ', 'to': '→', 'pi': 'π', 'Omega': 'Ω', 'psi': 'ψ',
+           'beta': 'β', 'alpha': 'α', 'rho': 'ρ', 'Delta': 'Δ', 'le': '≤', 'ge': '≥', 'ne': '≠',
+           'in': '∈', 'sum': 'Σ', 'circ': '∘', 'mathcal L': '𝓛', 'tilde g': 'g̃',
+           'tilde h': 'h̃', 'hat h': 'ĥ'}
 RAISED = str.maketrans('0123456789+-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻')
 
 
@@ -230,7 +231,8 @@ def without_formulas(
             end = '' if ' ' in command else '(?![a-zA-Z])'
             said = re.sub(rf'\\{command}{end} ?', LETTERS[command], said)
         said = re.sub(r'\\text\{([^}]*)\}|\\[,;! ]', r'\1', said)
-        said = re.sub(r'\^(?:\{([+-]?\d+)\}|(\d))', lambda m: (m[1] or m[2]).translate(RAISED), said)
+        said = re.sub(r'\^(?:\{([+-]?\d+)\}|(\d))',
+                      lambda m: (m[1] or m[2]).translate(RAISED), said)
         return re.sub(r'([_^])\{(.)\}', r'\1\2', said).replace('{', '(').replace('}', ')')
     return re.sub(r'\$([^$\n]+)\$', plain, text)
 

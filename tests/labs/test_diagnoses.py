@@ -233,7 +233,8 @@ def test_the_arguments_of_a_case_have_their_names():
     "Wherever the function has them."
     def often(n, group): return n*n//len(group) + 1
     assert re.match(r'Case \d+ of 30, n = \d+, group = C2: ', said('2.2', often))
-    assert listed_case(get_exercise('2.2'), (1, Group('C1', torch.eye(2)[None]))) == 'n = 1, group = C1'
+    case = 1, Group('C1', torch.eye(2)[None])
+    assert listed_case(get_exercise('2.2'), case) == 'n = 1, group = C1'
 
 SPOKEN = [(e.id, text) for e in all_exercises().values()
           for text in [first_hint(e.id), *(m.says for m in e.mistakes)]]
