@@ -1091,6 +1091,7 @@ class _Trial:
         x = torch.randn(2, min(many, 12), self.channels, *shape, generator=drawn,
                         dtype=torch.float64)
         x[1] = x[0] + x[1]/10
+        x *= 4**(self.seed % 3)     # faint beside the biases, or strong
         return x.to(self.like)
 
     def is_exact(self, n:int)->bool|None:
