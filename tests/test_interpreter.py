@@ -135,8 +135,7 @@ def test_the_compiler_reads_no_header_from_here(here, monkeypatch, tmp_path):
         (here/name).write_text('#error taken from the current folder\n')
     (source := tmp_path/'x.c').write_text('#include <math.h>\n#include <stdlib.h>\n')
     monkeypatch.setenv('CPATH', ':/nowhere')
-    native.build(native.find_compiler(), source, 'float', tmp_path/'x.so')
-    assert (tmp_path/'x.so').exists()
+    assert native.build(native.find_compiler(), source, 'float', tmp_path, 'x').exists()
 
 
 def test_a_cache_that_is_no_absolute_path_is_not_used(here, monkeypatch, tmp_path):

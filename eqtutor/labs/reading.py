@@ -12,12 +12,13 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .._modidx import d as _module_index
 from .book import anchor_of
 from .site import DRAWN, SHOWN, folds_of_text, why_folded
 
-SETTINGS = _module_index['settings']
+SETTINGS:Any = _module_index['settings']
 
 
 # --- what the author has written
@@ -331,8 +332,8 @@ class Reader:
         plain = re.sub(r'(\]\()([^)\s{}]+\.ipynb)', self.link_in_code, cell.code)
         if 'fold' in cell.flags and (cell.kinds or caption):
             code = re.sub(rf'\A# *{re.escape(words)}.*\n', '', plain)
-            labels = self.own_words(words, f'The code of: {words}', shown_as(cell, words))
-            yield 'code', *answer(code, *labels, caption, self.colab)
+            bar, said = self.own_words(words, f'The code of: {words}', shown_as(cell, words))
+            yield 'code', *answer(code, bar, said, caption, self.colab)
             return
         if 'fold' in cell.flags: words, = self.own_words(words, words)
         else: self.in_the_open()

@@ -115,8 +115,9 @@ def student_text(source:str)->tuple[str, dict]:
     "What a student gets for a text, and its metadata."
     if mark := marked_exercise(source): return EMPTY_PROOF, nbgrader_cell(mark[1], 'ex', 'markdown')
     task = re.match(r'\*\*Exercise (\d+[a-z]?\.\d+)', source)
-    known = task and get_exercise(task[1])
-    return source, nbgrader_cell(task[1], 'task', 'markdown') if known else {}
+    if task and get_exercise(task[1]):
+        return source, nbgrader_cell(task[1], 'task', 'markdown')
+    return source, {}
 
 
 def teacher_code(
