@@ -67,7 +67,7 @@ def find_program(
     name:str, # 'bwrap', or the path of a program
 )->str|None:  # None: there is none
     "A program's absolute path; nothing relative is searched, whatever PATH says."
-    import shutil   # not before `leave_current_folder` has been called
+    import shutil  # not before `leave_current_folder` has been called
     told = os.environ.get('PATH', os.defpath).split(os.pathsep)
     places = outside([p for p in told if os.path.isabs(p)])
     found = shutil.which(name, path=os.pathsep.join(places))

@@ -5,9 +5,29 @@ import re
 from itertools import accumulate
 
 import yaml
-from pages import (NBS, chapters, code_lines, directives, headings_of, is_export, is_run,
-                   kinds_of, labels, outputs, pages, parse, parsed, prose, relative_links, slug_of,
-                   slugs, stored, tags, texts, unfenced)
+from pages import (
+    NBS,
+    chapters,
+    code_lines,
+    directives,
+    headings_of,
+    is_export,
+    is_run,
+    kinds_of,
+    labels,
+    outputs,
+    pages,
+    parse,
+    parsed,
+    prose,
+    relative_links,
+    slug_of,
+    slugs,
+    stored,
+    tags,
+    texts,
+    unfenced,
+)
 
 
 def syntax(nb):

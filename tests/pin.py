@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 from eqtutor import nn as layers
 from eqtutor.models import MODELS

@@ -3,11 +3,22 @@ import torch
 import torch.nn.functional as F
 import torchvision
 from einops import rearrange
+from torch import nn
+
 from eqtutor.actions import act
 from eqtutor.nn import (
-    AttentiveGroupConv2d, E4Conv2d, GroupBatchNorm2d, GroupConv2d, GroupLayerNorm2d, GroupPool,
-    GroupSelfAttention2d, LiftingConv2d, ProjectionConv2d, SpatialPool2d, SqueezeExcitation)
-from torch import nn
+    AttentiveGroupConv2d,
+    E4Conv2d,
+    GroupBatchNorm2d,
+    GroupConv2d,
+    GroupLayerNorm2d,
+    GroupPool,
+    GroupSelfAttention2d,
+    LiftingConv2d,
+    ProjectionConv2d,
+    SpatialPool2d,
+    SqueezeExcitation,
+)
 
 C = 4   # channels
 torch.manual_seed(0)

@@ -3,6 +3,7 @@ import warnings
 
 import pytest
 import torch
+
 from eqtutor.actions import act, act_points, check_exact, disc, reversed_axes, rotate
 from eqtutor.groups import C, D, get_group
 

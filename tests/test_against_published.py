@@ -18,7 +18,7 @@ from eqtutor.nn import AttentiveGroupConv2d, AttentiveLiftingConv2d
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT/'tools'))
-import against_published as tool   # noqa: E402
+import against_published as tool  # noqa: E402
 
 # our network under the names of theirs; CONSTANT is what its group convolutions are counted with
 FAKE = '''

@@ -17,16 +17,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from eqtutor.cli import app, group_of
-from eqtutor.experiments.demo import run_demo, turn_digits
-from eqtutor.data import digits
-from eqtutor.experiments import BENCHMARKS
-from eqtutor.experiments.protocol import Comparison
+from eqtutor.demo import run_demo, turn_digits
 from eqtutor.groups import GROUPS
 from eqtutor.labs.sandbox import INSTALL
 from eqtutor.models import MODELS
-from eqtutor.models.backbones import z2_cnn
+from eqtutor.models.group_cnn import z2_cnn
 from eqtutor.models.registry import get_model
-from eqtutor.training import load_weights
+from eqtutor.papers.benchmarks import BENCHMARKS
+from eqtutor.papers.protocol import Comparison
+from eqtutor.train import digits, load_weights
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'

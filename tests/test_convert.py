@@ -13,7 +13,7 @@ from eqtutor.actions import act
 from eqtutor.convert import convert, match_width
 from eqtutor.cost import count_macs, count_parameters
 from eqtutor.equivariance import assert_equivariant, perturb_
-from eqtutor.models.backbones import p4_cnn, z2_cnn
+from eqtutor.models.group_cnn import p4_cnn, z2_cnn
 from eqtutor.models.unet import GroupUNet
 from eqtutor.nn import GroupConv2d, GroupConvTranspose2d, LiftingConv2d, ProjectionConv2d
 

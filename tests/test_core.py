@@ -2,10 +2,17 @@
 import pytest
 import torch
 
-from eqtutor.core import (check_divides, check_grid, check_input, check_odd, check_positive,
-                          once_differentiable, one_of, same_padding)
+from eqtutor.core import (
+    check_divides,
+    check_grid,
+    check_input,
+    check_odd,
+    check_positive,
+    once_differentiable,
+    one_of,
+    same_padding,
+)
 from eqtutor.groups import C, D
-
 
 # --- what does not fit is refused, and the message says what would
 

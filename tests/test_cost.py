@@ -6,11 +6,24 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from eqtutor.cost import (CostRow, as_factor, cost_formula, cost_table, count_macs,
-                          count_parameters, in_fresh_process, interleaved, layer_costs,
-                          mac_formula, markdown_table, peak_memory, time_ratio, training_step,
-                          with_prefix)
-from eqtutor.models.backbones import p4_cnn, z2_cnn
+from eqtutor.cost import (
+    CostRow,
+    as_factor,
+    cost_formula,
+    cost_table,
+    count_macs,
+    count_parameters,
+    in_fresh_process,
+    interleaved,
+    layer_costs,
+    mac_formula,
+    markdown_table,
+    peak_memory,
+    time_ratio,
+    training_step,
+    with_prefix,
+)
+from eqtutor.models.group_cnn import p4_cnn, z2_cnn
 from eqtutor.nn.convolution import GroupConv2d
 
 

@@ -2,12 +2,18 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from eqtutor.actions import act
 from eqtutor.equivariance import (
-    assert_equivariant, equivariance_error, perturb_, symmetries, unchanged)
+    assert_equivariant,
+    equivariance_error,
+    perturb_,
+    symmetries,
+    unchanged,
+)
 from eqtutor.groups import D
 from eqtutor.report import layer_report, up_to
-from torch import nn
 
 X = torch.randn(2, 3, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 

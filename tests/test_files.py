@@ -8,8 +8,14 @@ import sys
 import pytest
 
 from eqtutor import files
-from eqtutor.files import (alone_in, check_readable, checksum, results_folder, write_atomic,
-                           write_json)
+from eqtutor.files import (
+    alone_in,
+    check_readable,
+    checksum,
+    results_folder,
+    write_atomic,
+    write_json,
+)
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def test_every_recipe_has_a_network_settings_and_a_place_in_the_order(script, da
     kinds = [name.split()[0] for name in names]
     assert kinds == sorted(kinds, key=['tests', 'bench', 'train'].index)
     assert {'bench e4', 'bench networks', 'train gsa-r4'} <= set(names)
-    assert 'tests tests/experiments/test_bench_protocol.py' in names
+    assert 'tests tests/papers/test_bench_protocol.py' in names
 
 
 # --- all of it, tried on a processor

@@ -1,9 +1,19 @@
 "Groups that are described wrongly, and groups built where the default device is not the CPU."
 import pytest
 import torch
+
 from eqtutor.actions import act
 from eqtutor.groups import (
-    C, D, Group, cosets, check_axioms, generate, get_group, is_homomorphism, subgroups)
+    C,
+    D,
+    Group,
+    check_axioms,
+    cosets,
+    generate,
+    get_group,
+    is_homomorphism,
+    subgroups,
+)
 
 PLANE = [[1, 0], [0, 1]], [[-1, 0], [0, -1]], [[0, -1], [-1, 0]], [[0, 1], [1, 0]]
 

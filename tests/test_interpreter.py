@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.experiments.reproduce import starting_elsewhere
-from eqtutor.interpreter import (HOME, find_program, import_path, leave_current_folder, outside,
-                                 python, with_package)
+from eqtutor.interpreter import (
+    HOME,
+    find_program,
+    import_path,
+    leave_current_folder,
+    outside,
+    python,
+    with_package,
+)
 from eqtutor.kernels import native
+from eqtutor.papers.reproduce import starting_elsewhere
 from tests.labs.hostile import set_traps
 
 STARTS_MORE = '''
@@ -96,7 +103,7 @@ def test_the_path_of_a_process_is_the_one_it_is_given():
 
 @pytest.mark.parametrize('module, name, code', [
     ('eqtutor.cost', 'in_fresh_process', "print(in_fresh_process('torch:get_num_threads') > 0)"),
-    ('eqtutor.experiments.reproduce', 'work_here',
+    ('eqtutor.papers.reproduce', 'work_here',
      "if __name__ == '__main__': print(work_here([], None, 0., 2) == [])")])
 def test_who_imports_nothing_from_here_starts_nothing_that_does(trapped, tmp_path, module, name,
                                                                 code):

@@ -5,15 +5,29 @@ import pytest
 import torch
 
 from eqtutor.equivariance import perturb_
-from eqtutor.experiments.one_frame import LAYERS, alone, input_shape
 from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
-from eqtutor.nn.attention import (ChannelAttention, SpatialAttention, SqueezeExcitation,
-                                  StandAloneSelfAttention2d)
+from eqtutor.nn.attention import (
+    ChannelAttention,
+    SpatialAttention,
+    SqueezeExcitation,
+    StandAloneSelfAttention2d,
+)
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.nn.e4 import E4Conv2d
 from eqtutor.nn.self_attention import LiftingSelfAttention2d
-from eqtutor.one_frame import (affine_pair, aggregate, dependence, entry, normalise, patches,
-                               poses, sasa_pair, square, weighted)
+from eqtutor.one_frame import (
+    affine_pair,
+    aggregate,
+    dependence,
+    entry,
+    normalise,
+    patches,
+    poses,
+    sasa_pair,
+    square,
+    weighted,
+)
+from eqtutor.papers.benchmarks.one_frame import LAYERS, alone, input_shape
 
 E = [((0, 0), 0)]   # the neutral element alone
 

@@ -4,10 +4,23 @@ import pickle
 import matplotlib.pyplot as plt
 import pytest
 import torch
+
 from eqtutor.groups import C, D
 from eqtutor.plot import (
-    Picture, alt_text, cayley_edges, plot_attention, plot_cayley_graph, plot_cayley_table,
-    plot_feature_map, plot_kernels, plot_orientation, plot_ring, png, ring_places, strongest)
+    Picture,
+    alt_text,
+    cayley_edges,
+    plot_attention,
+    plot_cayley_graph,
+    plot_cayley_table,
+    plot_feature_map,
+    plot_kernels,
+    plot_orientation,
+    plot_ring,
+    png,
+    ring_places,
+    strongest,
+)
 
 F4 = torch.randn(3, 4, 5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 MAP = torch.rand(4, 5, 5, generator=torch.Generator().manual_seed(1))

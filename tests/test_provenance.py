@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.experiments.reproduce import Job, Place, Plan, progress_of
-from eqtutor.experiments.tables import chosen_tables
 from eqtutor.files import NOTE, provenance_mark, with_note
+from eqtutor.papers.reproduce import Job, Place, Plan, progress_of
+from eqtutor.papers.tables import chosen_tables
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT/'results'
 sys.path.append(str(ROOT/'tools'))
-import quote_results   # noqa: E402
+import quote_results  # noqa: E402
 
 COMMIT = '0123456789'*4
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from eqtutor.equivariance import perturb_
-from eqtutor.experiments.tables import chosen_tables
+from eqtutor.papers.tables import chosen_tables
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT/'tools'))
-import published_weights as tool   # noqa: E402
-from test_against_published import clone_of, forgotten, git   # noqa: E402, F401
+import published_weights as tool  # noqa: E402
+from test_against_published import clone_of, forgotten, git  # noqa: E402, F401
 
 NAME = 'p4-CNN'
 

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT/'tools'))
-from quote_results import renewed, run_again   # noqa: E402
+from quote_results import renewed, run_again  # noqa: E402
 
 README = (ROOT/'README.md').read_text(encoding='utf-8')
 

@@ -6,11 +6,12 @@ import pytest
 import report_bench as bench
 import torch
 import torch.nn.functional as F
-from eqtutor.equivariance import equivariance_error, perturb_
-from eqtutor.nn import GroupConv2d, GroupPool, LiftingConv2d
-from eqtutor.models.registry import build_model
-from eqtutor.report import exact_sizes, layer_report
 from torch import nn
+
+from eqtutor.equivariance import equivariance_error, perturb_
+from eqtutor.models.registry import build_model
+from eqtutor.nn import GroupConv2d, GroupPool, LiftingConv2d
+from eqtutor.report import exact_sizes, layer_report
 
 pytestmark = pytest.mark.filterwarnings('ignore:stride')   # faults that are planted
 SOUND, FAULTY = bench.SOUND, bench.FAULTY

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from eqtutor.cost import count_parameters
-from eqtutor.experiments.affine import run_name
-from eqtutor.experiments.train import Training
 from eqtutor.models.affine import affine_resnet
 from eqtutor.models.registry import build_model
-from eqtutor.training import SCHEDULES
+from eqtutor.papers.benchmarks.affine import run_name
+from eqtutor.papers.train import Training
+from eqtutor.train import SCHEDULES
 from tests import pin
 
 RESULTS = Path(__file__).parent.parent/'results'

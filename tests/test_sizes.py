@@ -8,15 +8,23 @@ import pytest
 import report_bench as bench
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.groups import get_group
 from eqtutor.models.unet import GroupUNet
 from eqtutor.nn import (
-    GroupBatchNorm2d, GroupConv2d, GroupConvTranspose2d, GroupPool, GroupUpsample2d, LiftingConv2d,
-    ProjectionConv2d, SpatialPool2d)
+    GroupBatchNorm2d,
+    GroupConv2d,
+    GroupConvTranspose2d,
+    GroupPool,
+    GroupUpsample2d,
+    LiftingConv2d,
+    ProjectionConv2d,
+    SpatialPool2d,
+)
 from eqtutor.report import exact_sizes
 from eqtutor.sizes import OtherFilters
-from torch import nn
 
 pytestmark = pytest.mark.filterwarnings('ignore:stride')
 

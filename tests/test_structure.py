@@ -4,7 +4,6 @@ import pytest
 from page_rules import INSTALL
 from pages import ROOT, Notebook, read_all, relative_links
 
-
 # --- a notebook that keeps every rule, and for each rule some that break it
 
 def md(source): return dict(cell_type='markdown', source=source)

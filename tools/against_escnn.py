@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from eqtutor.cost import count_parameters, interleaved
-from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.files import write_json
-from eqtutor.training import environment
+from eqtutor.nn.convolution import GroupConv2d
+from eqtutor.train import environment
 
 try:
     import escnn

@@ -37,7 +37,7 @@ from eqtutor.files import write_json
 from eqtutor.models import build_model
 from eqtutor.models.self_attention import GSANet
 from eqtutor.nn.convolution import EquivariantConv2d
-from eqtutor.training import environment
+from eqtutor.train import environment
 
 SIDE, BATCH, REPEATS = 28, 16, 42
 MEMORY_TIMEOUT = 1800   # seconds; the slowest step takes half a minute on an idle machine

@@ -23,10 +23,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from eqtutor.data import TensorLoader, digits
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.nn.layers import GroupBatchNorm2d, GroupPool
-from eqtutor.training import CHECKPOINT, LOG, fit, read_checkpoint, seed_everything
+from eqtutor.train import (
+    CHECKPOINT,
+    LOG,
+    TensorLoader,
+    digits,
+    fit,
+    read_checkpoint,
+    seed_everything,
+)
 
 EPOCHS, REFUSED, NOBODY = 4, 3, 65534
 

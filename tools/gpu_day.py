@@ -31,11 +31,10 @@ sys.path.insert(0, str(ROOT))
 import torch
 from torchvision.datasets import CIFAR10
 
-from eqtutor.data import MNIST_MD5, data_root
-from eqtutor.experiments.protocol import end_with_parent
-from eqtutor.experiments.train import Training
 from eqtutor.files import write_json
-from eqtutor.training import CHECKPOINT, environment
+from eqtutor.papers.protocol import end_with_parent
+from eqtutor.papers.train import Training
+from eqtutor.train import CHECKPOINT, MNIST_MD5, data_root, environment
 
 EQTUTOR = [sys.executable, '-c', 'from eqtutor.cli import app; app()']
 BENCHMARKS = 'networks', 'e4', 'attentive', 'affine', 'gsa', 'frame'

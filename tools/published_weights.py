@@ -14,13 +14,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from against_published import (NETWORKS, REPOSITORIES, Likeness, checked_commit, copy_weights,
-                               importable, unknown_layout)
+from against_published import (
+    NETWORKS,
+    REPOSITORIES,
+    Likeness,
+    checked_commit,
+    copy_weights,
+    importable,
+    unknown_layout,
+)
 from torch import Tensor, nn
 
-from eqtutor.data import rotated_mnist
 from eqtutor.files import write_json
-from eqtutor.training import environment
+from eqtutor.train import environment, rotated_mnist
 
 FOLDER = 'experiments/rot_mnist/saved/model_{}_optim_adam_lr_0.001_wd_0.0001_seed_0'
 SAVED = {'p4-CNN': 'p4cnn', 'α_F-p4-CNN': 'f_att_p4cnn', 'α-p4-CNN': 'att_p4cnn'}

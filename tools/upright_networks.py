@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from eqtutor.data import mnist
-from eqtutor.experiments.demo import Data, accuracy_table, run_demo, turn_digits
+from eqtutor.demo import Data, accuracy_table, run_demo, turn_digits
 from eqtutor.files import write_atomic
+from eqtutor.train import mnist
 
 SEED, EPOCHS = 0, 5
 CLASSES = 7, 4, 2, 5, 3

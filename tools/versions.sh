@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 QUICK=(tests/test_groups.py tests/test_actions.py tests/test_equivariance.py tests/test_files.py
        tests/nn/test_convolution.py tests/nn/test_layers.py tests/nn/test_transforms.py
-       tests/kernels/test_windows.py tests/training/test_checkpoint.py)
+       tests/kernels/test_windows.py tests/train/test_checkpoint.py)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 

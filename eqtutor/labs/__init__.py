@@ -14,10 +14,21 @@ from .progress import progress, progress_table
 from .sandbox import Limits, Submission, Task, run, without_isolation
 
 if TYPE_CHECKING:
-    from .exercise import (Card, Exercise, Mistake, NotYet, Verdict, all_exercises,
-                           chapter_exercises, check, first_hint, get_exercise, judge)
+    from .exercise import (
+        Card,
+        Exercise,
+        Mistake,
+        NotYet,
+        Verdict,
+        all_exercises,
+        chapter_exercises,
+        check,
+        first_hint,
+        get_exercise,
+        judge,
+    )
     from .judging import grade_answer, grade_notebook
-    from .student import build, copy_course, open_lab, student_copy, stub
+    from .student import build, copy_course, open_lab, stub, student_copy
     from .values import answer_cases, decode, encode
 
 __all__ = ['Card', 'Exercise', 'Limits', 'Mistake', 'NotYet', 'Policy', 'Submission', 'Task',

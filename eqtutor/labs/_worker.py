@@ -145,7 +145,7 @@ def import_prelude()->dict[str, Any]:
     stand_in.check = lambda *args, **kwargs: None   # an answer that calls it is careless, not wrong
     stand_in.__path__ = [str(Path(__file__).parent)]
     sys.modules['eqtutor.labs'] = stand_in
-    from eqtutor.labs import prelude, values   # noqa: F401
+    from eqtutor.labs import prelude, values  # noqa: F401
     stand_in.__path__ = []                     # nothing more is to be had here
     return {name: value for name, value in vars(prelude).items() if not name.startswith('__')}
 

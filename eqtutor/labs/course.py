@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-
 FIRST = 'index', '00_turn_a_digit'   # without exercises, and where everybody begins
 
 

@@ -16,8 +16,14 @@ from torch import Tensor
 
 from ..groups import Group, get_group
 from .comparing import as_numbers, in_words, same_answer, same_answers
-from .relations import (describe_difference, in_words_of, list_relation, ratio_of, relation,
-                        where_it_is_right)
+from .relations import (
+    describe_difference,
+    in_words_of,
+    list_relation,
+    ratio_of,
+    relation,
+    where_it_is_right,
+)
 from .values import decode
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ def progress(
     Chapter, exercise, kind, state, marks, message. Files without exercises are passed over. Nothing
     is shut in: run it on your own notebooks only.
     """
-    from .judging import grade_notebook   # loads torch, which the package does without
+    from .judging import grade_notebook  # loads torch, which the package does without
     found = find_hand_ins([Path(p) for p in paths], Path('/dev/null')).values()
     files = [h.path for h in found]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

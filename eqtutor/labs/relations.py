@@ -9,7 +9,6 @@ from torch import Tensor
 
 from .comparing import as_numbers, in_words, same_answer
 
-
 # --- lists of whole numbers: elements of a group, places
 
 def list_relation(a:Any, r:Any)->str:

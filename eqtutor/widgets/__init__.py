@@ -1,12 +1,33 @@
 """Turn the input, watch the features permute: live beside a kernel, and on a page without one."""
 # Plain module: edited by hand, no notebook exports it.
 
-from .page import (CayleyExplorer, ClickAndTurn, EquivarianceMeter, FeatureView, KernelOrbit,
-                   OpenLinks, PixelView, RotateAndPermute, ShareOnce, Widget, html_table,
-                   moved_pixel, open_links, raw_html, share_once, whole_page)
+from .page import (
+                   CayleyExplorer,
+                   ClickAndTurn,
+                   EquivarianceMeter,
+                   FeatureView,
+                   KernelOrbit,
+                   OpenLinks,
+                   PixelView,
+                   RotateAndPermute,
+                   ShareOnce,
+                   Widget,
+                   html_table,
+                   moved_pixel,
+                   open_links,
+                   raw_html,
+                   share_once,
+                   whole_page,
+)
 from .paint import PaintAndMove
-from .turn import (TurnThePicture, broken_twin, demo_page, turn_a_digit, upright_networks,
-                   which_layer)
+from .turn import (
+                   TurnThePicture,
+                   broken_twin,
+                   demo_page,
+                   turn_a_digit,
+                   upright_networks,
+                   which_layer,
+)
 
 __all__ = ['CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView', 'KernelOrbit',
            'OpenLinks', 'PaintAndMove', 'PixelView', 'RotateAndPermute', 'ShareOnce',

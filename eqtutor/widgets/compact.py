@@ -18,8 +18,7 @@ TOKEN = re.compile(r'''
   | (?P<mark> \+\+ | -- | => | . )''', re.S | re.X)
 REGEX = re.compile(r'/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+/\w*')
 # behind these words a value begins, so a slash begins a regular expression
-BEFORE_VALUES = set('return typeof case in of instanceof new delete void do else throw yield '
-                    'await'.split())
+BEFORE_VALUES = set(['return', 'typeof', 'case', 'in', 'of', 'instanceof', 'new', 'delete', 'void', 'do', 'else', 'throw', 'yield', 'await'])
 HEADS = {'if', 'while', 'for', 'with'}   # behind their brackets a statement begins
 TIGHT = set('{}()[];,:?=<>*|&!+-')       # next to these no space is needed …
 CLASHES = re.compile(r'\+\+|--|<!|</|->')   # … unless these would come about

@@ -3,8 +3,17 @@ import pytest
 import torch
 
 from eqtutor.kernels import attentive
-from eqtutor.kernels.attentive import (Window, filter_each, patches_at, peaks, removed_from,
-                                       statistics, sum_and_max, sum_products, window_means)
+from eqtutor.kernels.attentive import (
+    Window,
+    filter_each,
+    patches_at,
+    peaks,
+    removed_from,
+    statistics,
+    sum_and_max,
+    sum_products,
+    window_means,
+)
 from eqtutor.kernels.native import find_compiler
 from eqtutor.nn import AttentiveGroupConv2d
 

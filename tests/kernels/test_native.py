@@ -12,12 +12,26 @@ import torch
 
 from eqtutor import core
 from eqtutor.kernels import native
-from eqtutor.kernels.native import (build, find_compiler, library_folder, native_library,
-                                    needed_library, runs_native)
+from eqtutor.kernels.native import (
+    build,
+    find_compiler,
+    library_folder,
+    native_library,
+    needed_library,
+    runs_native,
+)
 from eqtutor.kernels.windows import Window, derive, window_sum
-from eqtutor.nn import (AffineSelfConv2d, AttentiveGroupConv2d, AttentiveLiftingConv2d, E4Conv2d,
-                        GroupAffineSelfConv2d, GroupSelfAttention2d, GroupSimpleAffineSelfConv2d,
-                        LiftingAffineSelfConv2d, SimpleAffineSelfConv2d)
+from eqtutor.nn import (
+    AffineSelfConv2d,
+    AttentiveGroupConv2d,
+    AttentiveLiftingConv2d,
+    E4Conv2d,
+    GroupAffineSelfConv2d,
+    GroupSelfAttention2d,
+    GroupSimpleAffineSelfConv2d,
+    LiftingAffineSelfConv2d,
+    SimpleAffineSelfConv2d,
+)
 from tests.forked import script, start, wait
 
 SOURCES = sorted(Path(native.__file__).parent.glob('*.c'))

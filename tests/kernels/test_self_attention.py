@@ -5,8 +5,15 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.kernels.self_attention import (AttentionPlan, TiledAttention, Workspace, draw_seed,
-                                            dropout_mask, plan_attention, recompute_later)
+from eqtutor.kernels.self_attention import (
+    AttentionPlan,
+    TiledAttention,
+    Workspace,
+    draw_seed,
+    dropout_mask,
+    plan_attention,
+    recompute_later,
+)
 
 SIZES = [(28, 28), (7, 9), (1, 1), (13, 4)]
 

@@ -6,8 +6,15 @@ import re
 
 import pytest
 
-from eqtutor.labs.api import (Name, all_names, of_the_library, package_folder, public_names,
-                              reference, signature)
+from eqtutor.labs.api import (
+    Name,
+    all_names,
+    of_the_library,
+    package_folder,
+    public_names,
+    reference,
+    signature,
+)
 from eqtutor.labs.course import course_folder
 
 PAGE = course_folder()/'6_reference'/'92_api.ipynb'

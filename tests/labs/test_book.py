@@ -6,9 +6,23 @@ import pytest
 from pages import labels, read_all, slugs
 
 from eqtutor.labs.book import (
-    Chapter, Minutes, anchor_of, direct_needs, first_words, glossary, link_to, listed,
-    map_of_chapters, minutes_of, needs_of, read_chapters, read_statements, statements_of, table_of,
-    terms_of)
+    Chapter,
+    Minutes,
+    anchor_of,
+    direct_needs,
+    first_words,
+    glossary,
+    link_to,
+    listed,
+    map_of_chapters,
+    minutes_of,
+    needs_of,
+    read_chapters,
+    read_statements,
+    statements_of,
+    table_of,
+    terms_of,
+)
 from eqtutor.labs.course import course_chapters
 from eqtutor.labs.exercise import all_exercises, chapter_exercises
 

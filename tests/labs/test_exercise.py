@@ -17,9 +17,22 @@ import torch
 
 from eqtutor import labs
 from eqtutor.groups import D
-from eqtutor.labs import (Exercise, Mistake, NotYet, all_exercises, chapter_exercises, chapter_of,
-                          check, course_chapters, decode, encode, exercise_order, first_hint,
-                          get_exercise, judge)
+from eqtutor.labs import (
+    Exercise,
+    Mistake,
+    NotYet,
+    all_exercises,
+    chapter_exercises,
+    chapter_of,
+    check,
+    course_chapters,
+    decode,
+    encode,
+    exercise_order,
+    first_hint,
+    get_exercise,
+    judge,
+)
 from eqtutor.labs.comparing import same_answer
 from eqtutor.labs.diagnoses import UNSORTED
 from eqtutor.labs.relations import find_permutation

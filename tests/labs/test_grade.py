@@ -16,14 +16,31 @@ import pytest
 import torch
 
 from eqtutor.groups import Group
-from eqtutor.labs import (Limits, all_exercises, chapter_exercises, course_chapters, grade,
-                          grade_notebook, judging, prelude, without_isolation)
+from eqtutor.labs import (
+    Limits,
+    all_exercises,
+    chapter_exercises,
+    course_chapters,
+    grade,
+    grade_notebook,
+    judging,
+    prelude,
+    without_isolation,
+)
 from eqtutor.labs._worker import answer_task
 from eqtutor.labs.course import marks_of
 from eqtutor.labs.gradebook import marks_table, spreadsheet_safe, stored_record
 from eqtutor.labs.handins import find_hand_ins
-from eqtutor.labs.judging import (FAILED, answers_in, chapter_in, judge_reply, notebook_cells,
-                                  seed_of, task_of, within)
+from eqtutor.labs.judging import (
+    FAILED,
+    answers_in,
+    chapter_in,
+    judge_reply,
+    notebook_cells,
+    seed_of,
+    task_of,
+    within,
+)
 from eqtutor.labs.values import encode
 
 GROUPS, CONVOLUTION = '01_groups', '05_convolution'
@@ -287,7 +304,7 @@ def test_the_columns_stand_in_the_order_of_the_course():
     record = {'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts,
               'isolation': ''}
     head = marks_table([record], {}).splitlines()[0]
-    names = 'submission chapter 5.1 24.9 24.10 24b.1 total of remarks comment'.split()
+    names = ['submission', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'total', 'of', 'remarks', 'comment']
     assert head == ','.join(f'"{name}"' for name in names)
 
 

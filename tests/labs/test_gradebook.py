@@ -6,8 +6,13 @@ import json
 import pytest
 
 from eqtutor.labs import get_exercise
-from eqtutor.labs.gradebook import (Policy, marks_from_page, marks_of_a_person, marks_table,
-                                    students_table, with_hand, write_tables)
+from eqtutor.labs.gradebook import (
+    marks_of_a_person,
+    marks_table,
+    students_table,
+    with_hand,
+    write_tables,
+)
 from eqtutor.labs.pages import feedback_page
 from eqtutor.labs.roster import read_roster
 

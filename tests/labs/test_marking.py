@@ -9,7 +9,7 @@ from eqtutor.labs import get_exercise
 from eqtutor.labs.gradebook import marks_from_page, write_tables
 from eqtutor.labs.pages import marking_page
 from tests.labs.test_handins import result
-from tests.widgets.conftest import browser, visit   # noqa: F401
+from tests.widgets.conftest import browser, visit  # noqa: F401
 
 CLASS = [result(name, 3, '', waits=4) for name in ('=ann/01', 'ben/01', 'cat/01')]
 MOST = get_exercise('1.1').marks

@@ -8,8 +8,15 @@ from pages import labels, page_of, prose, read_all, slugs
 
 from eqtutor.labs import build, copy_course, course_chapters, student, student_copy
 from eqtutor.labs.course import chapter_path, course_folder
-from eqtutor.labs.reading import (SETTINGS, CodeCell, Links, colab_address, fold_words,
-                                  page_address, reader_markdown)
+from eqtutor.labs.reading import (
+    SETTINGS,
+    CodeCell,
+    Links,
+    colab_address,
+    fold_words,
+    page_address,
+    reader_markdown,
+)
 from eqtutor.labs.student import Copy, cell_mark
 
 LINKS = Links('1_foundations/01_a.ipynb', {'1_foundations/01_a.ipynb': '01_a/01_a.ipynb',
@@ -145,7 +152,7 @@ def test_what_follows_a_fold_is_a_cell_of_its_own():
     assert sources_of(f'{TEXT}\n\n## Title') == [TEXT, '## <a id="title"></a>Title']
     inner = TEXT.replace('It is.', f'{TEXT}\n\nIt is.')
     hints = '**Exercise 1.1 (proof, 3 marks).** Show it.\n\n' + TEXT + '\n\nBy hand.'
-    for whole in inner, f'{TEXT}\n{TEXT}', f'{TEXT}\n\n', f'<details>`</details>` x':
+    for whole in inner, f'{TEXT}\n{TEXT}', f'{TEXT}\n\n', '<details>`</details>` x':
         assert len(cells_of(whole)) == 1
     nb = {'cells': [dict(cell_type='markdown', source=hints, metadata={})]}
     assert len(student_copy(nb, '01_groups')['cells']) == 1   # an exercise with its hints

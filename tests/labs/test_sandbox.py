@@ -10,8 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.labs import (Limits, Submission, Task, course_chapters, encode, get_exercise, grade,
-                          grade_answer, run, sandbox)
+from eqtutor.labs import (
+    Limits,
+    Submission,
+    Task,
+    course_chapters,
+    encode,
+    get_exercise,
+    grade,
+    grade_answer,
+    run,
+    sandbox,
+)
 from eqtutor.labs.judging import judge_reply, task_of
 
 CENTRE, COUNT = get_exercise('1.2'), get_exercise('1.4')

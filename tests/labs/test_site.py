@@ -6,8 +6,19 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from eqtutor.labs.site import (COLUMNS, SHOWN, FoldCells, FoldCode, NumberTitle, clean_signature,
-                               light, link_papers, local_links, share_pictures, why_folded)
+from eqtutor.labs.site import (
+    COLUMNS,
+    SHOWN,
+    FoldCells,
+    FoldCode,
+    NumberTitle,
+    clean_signature,
+    light,
+    link_papers,
+    local_links,
+    share_pictures,
+    why_folded,
+)
 
 SITE = 'https://x.org/course/'
 
@@ -19,7 +30,7 @@ def notebook(path, *cells):
 class cell(dict):
     "A cell as nbdev has it: fields that are also attributes."
     def __init__(self, kind, source, *kinds):
-        super().__init__(outputs=[dict(data={k: '' for k in kinds})])
+        super().__init__(outputs=[dict(data=dict.fromkeys(kinds, ''))])
         self.cell_type, self.source = kind, source
 
 

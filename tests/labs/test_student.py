@@ -8,14 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.experiments.finer_turns import stored_runs
 from eqtutor.files import results_folder
-from eqtutor.labs import (all_exercises, build, chapter_exercises, copy_course, course_chapters,
-                          open_lab, student_copy, stub)
-from eqtutor.labs.course import course_folder, package_folder
+from eqtutor.labs import (
+    all_exercises,
+    build,
+    chapter_exercises,
+    copy_course,
+    course_chapters,
+    open_lab,
+    stub,
+    student_copy,
+)
+from eqtutor.labs.course import package_folder
 from eqtutor.labs.handins import seed_of
 from eqtutor.labs.roster import read_roster
 from eqtutor.labs.student import Copy, cell_mark, seeded
+from eqtutor.papers.finer_turns import stored_runs
 
 SOLVED = '''
 def _helper(x): return x + 1   # secret one

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+
 from eqtutor.models.attentive import alpha_all_cnn, alpha_cnn, alpha_densenet, alpha_resnet44
 
 NETWORKS = {

@@ -3,8 +3,17 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.models.backbones import (AllCNN, Bottleneck, DenseNet, PreActBlock, ResNet, p4_cnn,
-                                      resnet18, resnet29, resnet44, zero_init_)
+from eqtutor.models.backbones import (
+    Bottleneck,
+    DenseNet,
+    PreActBlock,
+    ResNet,
+    resnet18,
+    resnet29,
+    resnet44,
+    zero_init_,
+)
+from eqtutor.models.group_cnn import AllCNN, p4_cnn
 
 SMALL = {'AllCNN': lambda: AllCNN('p4', (2, 3)), 'ResNet': lambda: resnet18('p4', (2, 2, 2, 2)),
          'DenseNet': lambda: DenseNet('p4', 2)}

@@ -9,14 +9,13 @@ import torch
 from torch import nn
 
 from eqtutor.models import MODELS
-from eqtutor.models.backbones import p4_cnn as p4_cnn_of
+from eqtutor.models.group_cnn import p4_cnn as p4_cnn_of
 from eqtutor.nn import E4Conv2d, GroupConv2d, SpatialPool2d, SqueezeExcitation
 from eqtutor.nn.affine import AffineLayer
 from eqtutor.nn.attention import Attention2d
 from eqtutor.nn.attentive import AttentiveConv2d, InputAttention, PairAttention
 from eqtutor.nn.convolution import EquivariantConv2d
 from eqtutor.nn.self_attention import EquivariantSelfAttention2d
-
 
 # --- what a network is made of
 

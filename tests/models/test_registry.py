@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from eqtutor.models import MODELS, build_model, get_model, model_rows, register_model
-from eqtutor.models.backbones import p4_cnn
+from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.models.registry import rounds_to
 
 FAMILIES = {'z2-cnn', 'p4m-resnet18', 'alpha-F-p4-cnn', 'z2-resnet29-asc', 'gsa-r4', 'p4-e4-net'}

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.cost import count_macs, interleaved, time_ratio, training_step
-from eqtutor.data import AUGMENTATIONS, TensorLoader
-from eqtutor.models.backbones import p4_cnn
+from eqtutor.models.group_cnn import p4_cnn
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.train import AUGMENTATIONS, TensorLoader
 
 ATTEMPTS = 4   # a machine under load can spoil one measurement, not all
 BATCH = 128    # P1's

@@ -11,15 +11,22 @@ from torch.utils.flop_counter import FlopCounterMode
 from eqtutor.actions import act
 from eqtutor.cost import count_macs, layer_costs
 from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
-from eqtutor.experiments.affine import unfolded
 from eqtutor.groups import Group, get_group
 from eqtutor.kernels.windows import window_scores, window_sum
-from eqtutor.nn.affine import (AffineMap, AffineSelfConv2d, GroupAffineMap,
-                               GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d,
-                               LiftingAffineSelfConv2d, SimpleAffineSelfConv2d,
-                               attention_weights, filters_at)
+from eqtutor.nn.affine import (
+    AffineMap,
+    AffineSelfConv2d,
+    GroupAffineMap,
+    GroupAffineSelfConv2d,
+    GroupSimpleAffineSelfConv2d,
+    LiftingAffineSelfConv2d,
+    SimpleAffineSelfConv2d,
+    attention_weights,
+    filters_at,
+)
 from eqtutor.nn.attention import StandAloneSelfAttention2d
 from eqtutor.nn.convolution import GroupConv2d
+from eqtutor.papers.benchmarks.affine import unfolded
 from eqtutor.widgets import moved_pixel
 
 LAYERS = (SimpleAffineSelfConv2d, AffineSelfConv2d, GroupSimpleAffineSelfConv2d,

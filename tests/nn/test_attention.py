@@ -14,8 +14,14 @@ from eqtutor.equivariance import assert_equivariant, perturb_, symmetries
 from eqtutor.groups import get_group
 from eqtutor.kernels.windows import shifted, window_sum
 from eqtutor.models.backbones import resnet29
-from eqtutor.nn.attention import (ChannelAttention, SelfAttention2d, SpatialAttention,
-                                  SqueezeExcitation, StandAloneSelfAttention2d, sasa_operator)
+from eqtutor.nn.attention import (
+    ChannelAttention,
+    SelfAttention2d,
+    SpatialAttention,
+    SqueezeExcitation,
+    StandAloneSelfAttention2d,
+    sasa_operator,
+)
 from eqtutor.nn.convolution import GroupConv2d
 
 

@@ -9,10 +9,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from eqtutor.actions import act
 from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
+from eqtutor.export import to_plain
 from eqtutor.groups import C, D, get_group
 from eqtutor.nn import (
-    GroupAdaptivePool2d, GroupConv2d, GroupConvTranspose2d, GroupUpsample2d, LiftingConv2d)
-from eqtutor.plain import to_plain
+    GroupAdaptivePool2d,
+    GroupConv2d,
+    GroupConvTranspose2d,
+    GroupUpsample2d,
+    LiftingConv2d,
+)
 
 GROUPS = {'p4': 4, 'p4m': 8, 'mirror': 2}
 

@@ -6,7 +6,12 @@ from torch import nn
 from eqtutor.equivariance import assert_equivariant
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.nn.layers import (
-    GroupAdaptivePool2d, GroupBatchNorm2d, GroupLayerNorm2d, GroupPool, SpatialPool2d)
+    GroupAdaptivePool2d,
+    GroupBatchNorm2d,
+    GroupLayerNorm2d,
+    GroupPool,
+    SpatialPool2d,
+)
 
 
 @pytest.mark.parametrize('norm', [GroupBatchNorm2d, GroupLayerNorm2d])

@@ -12,8 +12,13 @@ from eqtutor.actions import act, act_points
 from eqtutor.cost import count_macs, count_parameters, layer_costs
 from eqtutor.equivariance import assert_equivariant, perturb_
 from eqtutor.groups import get_group
-from eqtutor.nn.self_attention import (GroupSelfAttention2d, LiftingSelfAttention2d,
-                                       PositionalEncoding, moved_offsets, pose_index)
+from eqtutor.nn.self_attention import (
+    GroupSelfAttention2d,
+    LiftingSelfAttention2d,
+    PositionalEncoding,
+    moved_offsets,
+    pose_index,
+)
 
 LAYERS = [LiftingSelfAttention2d, GroupSelfAttention2d]
 both = pytest.mark.parametrize('cls', LAYERS)

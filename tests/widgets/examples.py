@@ -9,8 +9,13 @@ from torch import nn
 from eqtutor.actions import act
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.nn.layers import GroupPool
-from eqtutor.widgets import (CayleyExplorer, ClickAndTurn, EquivarianceMeter, KernelOrbit,
-                             RotateAndPermute)
+from eqtutor.widgets import (
+    CayleyExplorer,
+    ClickAndTurn,
+    EquivarianceMeter,
+    KernelOrbit,
+    RotateAndPermute,
+)
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = 1280, 390

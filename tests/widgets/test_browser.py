@@ -4,11 +4,21 @@ import re
 import pytest
 import torch
 
-from eqtutor.models.backbones import p4_cnn, z2_cnn
+from eqtutor.models.group_cnn import p4_cnn, z2_cnn
 from eqtutor.widgets import demo_page, moved_pixel, whole_page
 
-from .examples import (MAKE, WIDTHS, drag, error_in, is_red, letter, measure, name_of, state,
-                       without_scripts_and_styles)
+from .examples import (
+    MAKE,
+    WIDTHS,
+    drag,
+    error_in,
+    is_red,
+    letter,
+    measure,
+    name_of,
+    state,
+    without_scripts_and_styles,
+)
 
 
 def at(root, label, name):

@@ -4,7 +4,6 @@ Each script is run in a browser as it is and compacted; where a slash can be rea
 refused.
 """
 import re
-from pathlib import Path
 
 import pytest
 

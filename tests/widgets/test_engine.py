@@ -14,9 +14,18 @@ from eqtutor.cost import count_macs
 from eqtutor.equivariance import perturb_
 from eqtutor.groups import get_group
 from eqtutor.models.registry import build_model, get_model
-from eqtutor.nn import (AttentiveGroupConv2d, AttentiveLiftingConv2d, E4Conv2d, GroupBatchNorm2d,
-                        GroupConv2d, GroupLayerNorm2d, GroupPool, GroupSelfAttention2d,
-                        LiftingConv2d, LiftingSelfAttention2d, ProjectionConv2d, SpatialPool2d)
+from eqtutor.nn import (
+    AttentiveGroupConv2d,
+    AttentiveLiftingConv2d,
+    E4Conv2d,
+    GroupBatchNorm2d,
+    GroupConv2d,
+    GroupLayerNorm2d,
+    GroupPool,
+    GroupSelfAttention2d,
+    LiftingConv2d,
+    SpatialPool2d,
+)
 from eqtutor.nn.e4 import PerElementNorm
 from eqtutor.widgets.graph import network_graph
 

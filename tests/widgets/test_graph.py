@@ -9,8 +9,14 @@ from torch import nn
 
 from eqtutor.equivariance import perturb_
 from eqtutor.models.registry import build_model
-from eqtutor.nn import (AttentiveGroupConv2d, E4Conv2d, GroupConv2d, GroupPool,
-                        GroupSelfAttention2d, LiftingConv2d)
+from eqtutor.nn import (
+    AttentiveGroupConv2d,
+    E4Conv2d,
+    GroupConv2d,
+    GroupPool,
+    GroupSelfAttention2d,
+    LiftingConv2d,
+)
 from eqtutor.nn.e4 import KernelGenerator
 from eqtutor.nn.self_attention import EquivariantSelfAttention2d
 from eqtutor.widgets.graph import UnknownLayer, network_graph

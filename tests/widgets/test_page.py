@@ -11,13 +11,28 @@ import torch
 from torch import nn
 
 from eqtutor.cost import interleaved
-from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.groups import C, Group, get_group
-from eqtutor.widgets import (ClickAndTurn, EquivarianceMeter, KernelOrbit, RotateAndPermute,
-                             whole_page)
+from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.widgets import (
+    ClickAndTurn,
+    EquivarianceMeter,
+    KernelOrbit,
+    RotateAndPermute,
+    whole_page,
+)
 
-from .examples import (BROKEN, MAKE, ROOT, error_in, letter, photograph, textured, two_layers,
-                       unmoved, window)
+from .examples import (
+    BROKEN,
+    MAKE,
+    ROOT,
+    error_in,
+    letter,
+    photograph,
+    textured,
+    two_layers,
+    unmoved,
+    window,
+)
 
 page = import_module('eqtutor.widgets.page')
 ASSETS = ROOT/'eqtutor'/'widgets'

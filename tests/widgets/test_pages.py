@@ -3,7 +3,6 @@
 `test_site_pages.py` measures the pages themselves.
 """
 import base64
-import re
 import struct
 import zlib
 

@@ -9,14 +9,13 @@ from PIL import Image, PngImagePlugin
 from torch import nn
 
 from eqtutor.actions import rotate
-from eqtutor.models.backbones import p4_cnn
+from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.report import layer_report
-from eqtutor.widgets import (TurnThePicture, share_once, turn_a_digit, which_layer,
-                             whole_page)
+from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, which_layer, whole_page
 from eqtutor.widgets.turn import upright_networks
 
-from .examples import NoPermutation, drag, letter, measure, two_layers
+from .examples import NoPermutation, letter, measure, two_layers
 from .reading import stops, too_wide, unnamed
 
 HERO = ['p4 network', 'broken network', 'plain network']

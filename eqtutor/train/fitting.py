@@ -1,0 +1,442 @@
+"""A training run that says what went wrong, is never half written, goes on bit for bit, and works
+on many devices."""
+# Plain module: edited by hand, no notebook exports it.
+
+import json
+import math
+import time
+import warnings
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast, gather_object
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from eqtutor.train.checkpoints import (
+    environment,
+    load_into,
+    part_of,
+    read_checkpoint,
+    save_checkpoint,
+    set_python_generators,
+    torch_generators,
+)
+
+from ..files import alone_in, remove_litter, write_atomic
+from .loop import (
+    OPTIMIZERS,
+    SCHEDULES,
+    average_into,
+    check_labels,
+    evaluate,
+    plateaus,
+    train_epoch,
+)
+from .processes import accelerated, device_of, parallel
+
+
+class DivergenceAlarm:
+    "Warns once, when the mean loss of ten batches is far above the first and guessing."
+    def __init__(self,
+        factor:float=1.5, # how far above
+        window:int=10,    # batches
+    ):
+        self.factor, self.window = factor, window
+        self.losses = deque[float](maxlen=window)
+        self.first, self.warned = -math.inf, False
+
+    def __call__(self, loss:float, classes:int, place:str)->None:
+        if self.first == -math.inf: self.first = loss
+        self.losses.append(loss)
+        mean, guessing = sum(self.losses) / len(self.losses), math.log(classes)
+        high = mean > self.factor * max(self.first, guessing)
+        if self.warned or len(self.losses) < self.window or not high: return
+        self.warned = True
+        warnings.warn(
+            f'Training diverges: the last {len(self.losses)} losses up to {place} have '
+            f'a mean of {mean:.3g}, the first was {self.first:.3g} and guessing costs '
+            f'{guessing:.3g}. Lower the learning rate, warm it up, or clip the '
+            'gradient.',
+            RuntimeWarning, stacklevel=2)
+
+CHECKPOINT, LOG = 'checkpoint.safetensors', 'log.jsonl'
+
+@dataclass
+class Run:
+    "A training run: what it was told, how it went, where it lies."
+    header:dict[str, Any]     # settings, versions, hardware
+    history:list[dict[str, Any]] = field(default_factory=list) # a dictionary an epoch
+    out:Path|None = None      # its folder
+    ema:nn.Module|None = None # the averaged net
+
+    def curve(self,
+        name:str, # such as 'valid_accuracy'
+    )->list[float]:
+        "One metric, a value an epoch."
+        return [epoch[name] for epoch in self.history]
+
+    def save(self,
+        net:nn.Module,
+        optimizer:torch.optim.Optimizer,
+        epoch:dict[str, Any]|None=None,    # the metrics of an epoch that has just ended
+        extra:dict[str, Tensor]|None=None, # more state by name
+    )->None:
+        "Write checkpoint and log, if there is a folder; the epoch joins the history."
+        history = self.history + ([epoch] if epoch else [])
+        about = {'header': self.header, 'history': history}
+        if self.out is not None: _write(self.out, net, optimizer, about, extra)
+        self.history = history
+
+def _write(out:Path, net:nn.Module, optimizer:torch.optim.Optimizer,
+           about:dict[str, Any], extra:dict[str, Tensor]|None)->None:
+    "Checkpoint first, log second: the log never claims an epoch that the first lacks."
+    lines = [json.dumps(line) + '\n' for line in [about['header'], *about['history']]]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        save_checkpoint(out / CHECKPOINT, net, optimizer, about, extra)
+        write_atomic(out / LOG, ''.join(lines).encode())
+    except OSError as error: raise _not_written(out, error) from error
+
+def _not_written(out:Path, error:OSError)->RuntimeError:
+    return RuntimeError(
+        f'The run cannot be written to {out} ({error}). Free some space, or choose a '
+        'folder you may write to; what was saved there before is still whole.')
+
+@dataclass
+class _State:
+    "What changes while a run trains."
+    net:nn.Module
+    called:nn.Module           # the net as training calls it: wrapped among processes
+    optimizer:torch.optim.Optimizer
+    accelerator:Accelerator
+    ema:nn.Module|None
+
+    def extra(self)->dict[str, Tensor]:
+        "What to save beside weights and optimizer; every process must call it."
+        generators = gather_object([torch_generators(self.net)])
+        extra = {f'{name}.{rank}': t for rank, g in enumerate(generators) if rank
+                 for name, t in g.items()}
+        if self.ema is not None:
+            extra |= {f'ema.{name}': t for name, t in self.ema.state_dict().items()}
+        scaler = self.accelerator.scaler
+        scale = scaler.state_dict() if scaler is not None else {}
+        return extra | {f'scaler.{name}': torch.tensor(v, dtype=torch.float64)
+                        for name, v in scale.items()}
+
+    def save(self, run:Run, epoch:dict[str, Any]|None=None)->None:
+        "Every process brings its state, the first one writes."
+        extra = self.extra()
+        if self.accelerator.is_main_process:
+            run.save(self.net, self.optimizer, epoch, extra)
+        elif epoch:
+            run.history = [*run.history, epoch]
+
+def _load_state(state:_State, tensors:dict[str, Tensor], path:Path)->None:
+    "Weights, average, optimizer, scale and torch's generators, from a checkpoint."
+    load_into(state.net, part_of(tensors, 'net.'), path)
+    if state.ema is not None: load_into(state.ema, part_of(tensors, 'ema.'), path)
+    _load_optimizer(state.optimizer, part_of(tensors, 'optimizer.'))
+    scale = {k: v.item() for k, v in part_of(tensors, 'scaler.').items()}
+    if scale and state.accelerator.scaler is not None:
+        _load_scale(state.accelerator.scaler, scale)
+    _set_torch_generators(state.net, tensors, state.accelerator.process_index)
+
+def _load_optimizer(optimizer:torch.optim.Optimizer, tensors:dict[str, Tensor])->None:
+    moments:dict[int, dict[str, Tensor]] = {}
+    for key, t in tensors.items():
+        number, name = key.split('.', 1)
+        moments.setdefault(int(number), {})[name] = t
+    optimizer.load_state_dict(optimizer.state_dict() | {'state': moments})
+
+def _load_scale(scaler:torch.amp.GradScaler, scale:dict[str, float])->None:
+    own = scaler.state_dict()
+    scaler.load_state_dict({k: type(own[k])(v) for k, v in scale.items()})
+
+def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->None:
+    "This process's generators; one that the run did not have gets a seed of its own."
+    suffix, device = f'.{rank}' if rank else '', device_of(net)
+    torch.set_rng_state(tensors['rng.torch'])
+    if f'rng.torch{suffix}' not in tensors:
+        torch.manual_seed(torch.initial_seed() + rank)
+        return
+    torch.set_rng_state(tensors[f'rng.torch{suffix}'])
+    if f'rng.cuda{suffix}' in tensors and device.type == 'cuda':
+        torch.cuda.set_rng_state(tensors[f'rng.cuda{suffix}'], device)
+
+def _begin(state:_State, header:dict[str, Any], out:str|Path|None, resume:bool)->Run:
+    "A new run, or the old one with net, optimizer and generators as they were."
+    run = Run(header, out=None if out is None else Path(out), ema=state.ema)
+    rank = state.accelerator.process_index
+    if resume: _resume(run, state)
+    elif rank: torch.manual_seed(torch.initial_seed() + rank)  # its own dropout
+    if not resume: _check_empty(run.out)
+    state.accelerator.wait_for_everyone()  # all have looked before one writes
+    state.save(run)
+    return run
+
+@contextmanager
+def _claimed(out:str|Path|None, resume:bool, accelerator:Accelerator)->Iterator[None]:
+    "The run's folder for this run alone; of several processes the first claims it."
+    missing = out is None or resume and not Path(out).is_dir()
+    if missing or not accelerator.is_main_process:
+        yield
+        return
+    folder = Path(str(out))
+    try: folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error: raise _not_written(folder, error) from error
+    with alone_in(folder):
+        # nobody else writes here: what killed runs left is nobody's
+        for name in (CHECKPOINT, LOG): remove_litter(folder / name, 0)
+        yield
+
+def _check_empty(out:Path|None)->None:
+    if not out or not any((out / name).exists() for name in (CHECKPOINT, LOG)): return
+    raise ValueError(f'{out} already holds a run. Go on with it by resume=True, '
+                     'or give another folder: nothing is overwritten.')
+
+def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
+    "An error where anything but the epochs of a constant rate has changed."
+    free = {'epochs'} if new['schedule'] == 'constant' else set()
+    changed = [k for k in old | new if old.get(k) != new.get(k) and k not in free]
+    if not changed: return
+    said = [f'{k} was {old.get(k)!r}, now {new.get(k)!r}' for k in changed]
+    raise ValueError(f'{out} holds a run with other settings ({"; ".join(said)}). '
+                     'Resume with the old ones, or start a new run in another folder.')
+
+def _describe(loader:Any)->dict[str, Any]:
+    "What a loader shows of its order and its data, the normalisation included."
+    names = 'batch_size', 'shuffle', 'seed', 'augment'
+    order = {k: getattr(loader, k) for k in names if hasattr(loader, k)}
+    data = loader if hasattr(loader, 'tensors') else getattr(loader, 'dataset', None)
+    return {f'loader {k}': v for k, v in (order | _describe_data(data)).items()}
+
+def _describe_data(data:Any)->dict[str, Any]:
+    "What tells a set of images from another: black, sizes, moments, labels."
+    black, tensors = getattr(data, 'black', None), getattr(data, 'tensors', None)
+    said:dict[str, Any] = {}
+    if isinstance(black, Tensor): said['black'] = _rounded(black)
+    if not tensors: return said
+    x = tensors[0].float()
+    said |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2),
+             'deviation': round(x.std().item(), 2)}
+    if x.ndim == 4: # the upper halves of a few: another angle changes them
+        few, half = x[::max(1, len(x) // 8)][:8], max(1, x.shape[-2] // 2)
+        said['tops'] = _rounded(few[..., :half, :].flatten(1).mean(1))
+    if len(tensors) > 1: said['labels'] = zlib.crc32(tensors[1].cpu().numpy().tobytes())
+    return said
+
+def _rounded(numbers:Tensor)->list[float]:
+    return [round(v, 2) for v in numbers.flatten().tolist()]
+
+def _resume(run:Run, state:_State)->None:
+    "Bring back a run from its folder; all is checked before anything is changed."
+    if run.out is None:
+        raise ValueError('resume=True needs out=, the folder of the run to go on with.')
+    tensors, about = read_checkpoint(run.out / CHECKPOINT)
+    new, done = run.header['config'], len(about['history'])
+    if done > new['epochs']:
+        raise ValueError(f'{run.out} holds {done} epochs already, '
+                         f'more than epochs={new["epochs"]} asks for.')
+    _same_settings(about['header']['config'], new, run.out)
+    _load_state(state, tensors, run.out / CHECKPOINT)
+    set_python_generators(about['generators'])
+    now = {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
+    resumed = [*about['header'].get('resumed', []), {'epoch': done} | now]
+    run.header = about['header'] | {'config': new, 'resumed': resumed}
+    run.history = about['history']
+
+def fit(
+    # images to scores `(b, classes)`, or `(b, classes, h, w)` where each pixel has a
+    # label; on the device to train on; all of it will train
+    net:nn.Module,
+    # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
+    train:Iterable,
+    # batches `(x, y)` to measure after each epoch; None: trained without
+    valid:Iterable|None,
+    epochs:int,                      # in all, those before a resume included
+    lr:float=1e-3,                   # largest learning rate
+    weight_decay:float=1e-4,         # L2, added to the gradient
+    schedule:str='constant',         # a name in `SCHEDULES`
+    out:str|Path|None=None,          # folder for checkpoint and log; nothing without
+    resume:bool=False,               # go on with the run in `out`
+    config:dict[str, Any]|None=None, # what else belongs to the run: network, data, seed
+    bar:bool=True,                   # show a progress bar
+    optimizer:str='adam',            # a name in `OPTIMIZERS`
+    precision:str|None=None,         # 'no' (float32), 'bf16', 'fp16'; None: as launched
+    clip:float|None=None,            # largest norm of the gradient
+    patience:int|None=None,          # epochs without a better loss that halve the rate
+    ema:float|None=None,             # share of the past in an average of the weights
+    sync_bn:bool=True,               # on several GPUs, BatchNorm sees the whole batch
+    # called when an epoch is saved; an error that it raises ends the run there
+    after_epoch:Callable[[Run], None]|None=None,
+)->Run:
+    "Train, measure and save, epoch by epoch; resumes bit for bit on one device."
+    if valid is None and patience is not None:
+        raise ValueError(
+            'patience follows the validation loss: give valid=, or leave it out.')
+    settings = _Settings(
+        epochs, lr, weight_decay, schedule, optimizer, clip, patience, ema)
+    mean = None if ema is None else deepcopy(net).requires_grad_(False).eval()
+    with accelerated(net, precision) as accelerator, \
+         parallel(net, accelerator, sync_bn) as called:
+        header = _header(settings, net, train, accelerator, config or {})
+        optim = accelerator.prepare_optimizer(settings.optimizer_for(net))
+        # what the wrapping has made equal everywhere
+        if mean is not None: mean.to(device_of(net)).load_state_dict(net.state_dict())
+        state = _State(net, called, optim, accelerator, mean)
+        with _claimed(out, resume, accelerator):
+            run = _begin(state, header, out, resume)
+            loop = _Loop(run, state, settings, train, valid, after_epoch)
+            loop.run_all(bar and accelerator.is_main_process)
+    return run
+
+@dataclass(frozen=True)
+class _Settings:
+    "What `fit` was asked for, as a run's header has it."
+    epochs:int
+    lr:float
+    weight_decay:float
+    schedule:str
+    optimizer:str
+    clip:float|None
+    patience:int|None
+    ema:float|None
+
+    def __post_init__(self)->None:
+        names = {'schedule': tuple(SCHEDULES), 'optimizer': tuple(OPTIMIZERS)}
+        for name, known in names.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f'{name} must be one of {known}, got {value!r}.')
+        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int):
+            raise ValueError(f'epochs must be a whole number, got {self.epochs!r}.')
+        if self.epochs < 1:
+            raise ValueError(f'epochs must be at least 1, got {self.epochs}.')
+        for name, most in {'clip': math.inf, 'patience': math.inf, 'ema': 1}.items():
+            value = getattr(self, name)
+            if value is not None and not 0 < value < most:
+                raise ValueError(f'{name} must lie between 0 and {most}, got {value}.')
+
+    def optimizer_for(self, net:nn.Module)->torch.optim.Optimizer:
+        make = OPTIMIZERS[self.optimizer]
+        return make(net.parameters(), lr=self.lr, weight_decay=self.weight_decay)
+
+def _header(settings:_Settings, net:nn.Module, train:Any, accelerator:Accelerator,
+            config:dict[str, Any])->dict[str, Any]:
+    "Settings and circumstances, as the checkpoint will give them back; or an error."
+    _check_loader(train, accelerator)
+    own = {'batches': len(train), 'precision': accelerator.mixed_precision}
+    everything = config | vars(settings) | own | _describe(train)
+    around = environment(device_of(net))
+    around['hardware'] |= {'processes': accelerator.num_processes}
+    return {'config': json.loads(json.dumps(everything, default=str)), **around}
+
+def _check_loader(train:Any, accelerator:Accelerator)->None:
+    if not isinstance(train, Sized) or not len(train):
+        raise ValueError('The training loader must have a length, the number of its '
+                         'batches, above 0.')
+    data = train if hasattr(train, 'tensors') else getattr(train, 'dataset', None)
+    labels = (getattr(data, 'tensors', None) or [None])[-1]
+    if isinstance(labels, Tensor): check_labels(labels.cpu())
+    if accelerator.num_processes > 1 and not hasattr(train, 'set_epoch'):
+        raise ValueError(
+            'Several processes must agree on the order of the images: the training '
+            'loader needs set_epoch, as a TensorLoader has it.')
+
+@dataclass
+class _Loop:
+    "A run under way."
+    run:Run
+    state:_State
+    settings:_Settings
+    train:Any
+    valid:Iterable|None
+    after_epoch:Callable[[Run], None]|None=None
+    alarm:DivergenceAlarm = field(default_factory=DivergenceAlarm)
+
+    def run_all(self, show:bool)->None:
+        "The epochs that are left."
+        epochs, done, n = self.settings.epochs, len(self.run.history), len(self.train)
+        bar = tqdm(total=epochs * n, initial=done * n, unit='batch', disable=not show)
+        with bar, _explained(self.run):
+            while len(self.run.history) < epochs:
+                self.epoch(bar)
+                if self.after_epoch: self.after_epoch(self.run)
+
+    def epoch(self, bar:tqdm)->None:
+        "Train, measure and save the next epoch."
+        number = len(self.run.history)
+        began, cpu_began = time.perf_counter(), time.process_time()
+        bar.set_description(f'epoch {number + 1}', refresh=False)
+        if hasattr(self.train, 'set_epoch'): self.train.set_epoch(number)
+        state = self.state
+        trained = train_epoch(
+            state.called, self.train, state.optimizer, self.rates(), bar,
+            state.accelerator, self.settings.clip, self.after)
+        metrics = {'epoch': number + 1, 'lr': state.optimizer.param_groups[0]['lr']}
+        metrics |= {f'train_{k}': v for k, v in trained.items()}
+        metrics |= _measure(state, self.valid)
+        metrics |= {'seconds': time.perf_counter() - began,
+                    'cpu_seconds': time.process_time() - cpu_began}
+        state.save(self.run, metrics)
+
+    def rates(self)->Callable[[int], float]:
+        "The learning rate of each batch of this epoch."
+        asked, n, halved = self.settings, len(self.train), 0
+        first, schedule = len(self.run.history) * n, SCHEDULES[asked.schedule]
+        if asked.patience:
+            halved = plateaus(self.run.curve('valid_loss'), asked.patience)
+        def rate(i:int)->float:
+            return asked.lr * schedule((first + i) / (asked.epochs * n)) * .5**halved
+        return rate
+
+    def after(self, i:int, loss:float, classes:int)->None:
+        "After batch i of this epoch: the average of the weights, and the alarm."
+        state, number = self.state, len(self.run.history)
+        if state.ema is not None and self.settings.ema is not None:
+            first = number * len(self.train)
+            average_into(state.ema, state.net, self.settings.ema, first + i)
+        if state.accelerator.is_main_process:
+            self.alarm(loss, classes, f'batch {i + 1} of epoch {number + 1}')
+
+def _measure(state:_State, valid:Iterable|None)->dict[str, float]:
+    "Loss and accuracy of the net and of its average, by name."
+    metrics:dict[str, float] = {}
+    if valid is None: return metrics
+    for name, net in {'valid': state.net, 'ema': state.ema}.items():
+        if net is None: continue
+        if state.accelerator.num_processes > 1:
+            for buffer in net.buffers(): broadcast(buffer)
+        measured = evaluate(net, valid, state.accelerator)
+        if not math.isfinite(measured['loss']):
+            raise FloatingPointError(
+                f'the loss is {measured["loss"]} in the validation')
+        metrics |= {f'{name}_{k}': v for k, v in measured.items()}
+    return metrics
+
+@contextmanager
+def _explained(run:Run)->Iterator[None]:
+    "Say of Ctrl-C and of a loss that is not finite where it happened and what is safe."
+    try:
+        yield
+    except (KeyboardInterrupt, FloatingPointError) as error:
+        done = len(run.history)
+        safe = 'Nothing was saved: out= keeps a checkpoint each epoch.'
+        if run.out:
+            safe = (f'The state after epoch {done} is safe in {run.out / CHECKPOINT}: '
+                    'fit(…, resume=True) goes on from there, '
+                    'load_weights takes its weights.')
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(f'Stopped in epoch {done + 1}. {safe}') from None
+        raise RuntimeError(
+            f'Training stopped: {error} of epoch {done + 1}. '
+            f'Lower the learning rate or look at that batch. {safe}') from None

@@ -1,0 +1,88 @@
+"Estimates of training runs: counted where they are counted, plausible where they are measured."
+import time
+
+import pytest
+import torch
+
+from eqtutor.cost import layer_costs
+from eqtutor.models.group_cnn import p4_cnn
+from eqtutor.papers import estimate
+from eqtutor.papers.estimate import (
+    IMAGES,
+    as_size,
+    as_time,
+    at_batch,
+    epoch_images,
+    estimate_training,
+    saved_bytes,
+    timed,
+)
+from eqtutor.papers.train import Training
+from eqtutor.train import DATASETS, SPLITS, data_root, digits
+
+MNIST = data_root()/'MNIST'/'raw'/'train-images-idx3-ubyte'
+
+
+def recipe(**options): return Training.read(None, 'P1 rotMNIST', network='p4-cnn', **options)
+
+
+def test_steps_and_products_are_counted_and_the_rest_is_plausible():
+    guess = estimate_training(recipe())
+    forward = sum(r.macs for r in layer_costs(p4_cnn(), torch.zeros(1, 1, 28, 28)))
+    assert (guess.steps, guess.batch_size) == (100*79, 128)
+    assert guess.macs == 3*100*10_000*forward
+    # at least input and output of each of six norms
+    least = 128*4*40*2*sum(n*n for n in (26, 24, 10, 8, 6, 4))
+    assert least < guess.memory < 8*least and 60 < guess.seconds < 1e6
+    half = estimate_training(recipe(images=5_000))
+    assert (half.steps, 2*half.macs) == (100*40, guess.macs)
+    assert str(guess).startswith('p4-cnn: 7,900 steps of 128 images, ')
+
+
+def test_images_of_an_epoch_follow_the_settings():
+    assert epoch_images(recipe()) == (10_000, 2_000, 50_000)
+    assert epoch_images(recipe(images=3_000, test_images=7)) == (3_000, 2_000, 7)
+    assert epoch_images(Training(data='cifar10', valid=0)) == (50_000, 0, 10_000)
+    assert epoch_images(Training(data='cifar10', valid=5_000)) == (45_000, 5_000, 10_000)
+    assert epoch_images(Training(data='cifar10', per_class=1000)).train == 10_000
+    assert epoch_images(Training(data='cifar100', per_class=10)).train == 1_000
+
+
+def test_every_data_set_has_its_number_of_images():
+    assert IMAGES.keys() == DATASETS.keys()
+    assert IMAGES['digits'] == tuple(len(digits(split)) for split in SPLITS)
+
+
+@pytest.mark.parametrize('name', ['mnist', 'rotmnist', 'rotmnist-12000'])
+def test_number_of_images_is_that_of_the_data(name):
+    if not MNIST.exists(): pytest.skip(f'no {MNIST} (EQTUTOR_DATA names the folder)')
+    assert IMAGES[name] == tuple(len(DATASETS[name](split)) for split in SPLITS)
+
+
+def test_saved_bytes_count_each_storage_once():
+    net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU())
+    x = torch.randn(5, requires_grad=True)
+    assert saved_bytes(net, x) == 2*5*4      # a ReLU keeps its result
+
+
+def test_straight_line_goes_through_both_batches_and_never_down():
+    assert at_batch(4, (10., 30.)) == 30 and at_batch(8, (10., 30.)) == 30
+    assert at_batch(16, (10., 30.)) == 70 and at_batch(16, (30., 10.)) == 10
+
+
+def test_unknown_data_are_refused():
+    with pytest.raises(ValueError, match='unknown data'):
+        estimate_training(Training(data='imagenet'))
+
+
+def test_sizes_and_times_are_read_by_people():
+    assert [as_size(n) for n in (2**20, 3*2**29)] == ['1 MB', '1.5 GB']
+    assert [as_time(s) for s in (5, 90, 5400)] == ['5 s', '2 min', '1.5 h']
+
+
+def test_long_work_is_measured_once_and_short_work_after_a_round_to_warm_up(monkeypatch):
+    calls = []
+    timed(lambda: calls.append('short'), repeats=2)
+    monkeypatch.setattr(estimate, 'PATIENCE', .01)
+    took = timed(lambda: (calls.append('long'), time.sleep(.02)), repeats=2)
+    assert calls == ['short']*3 + ['long'] and took.wall >= .02
