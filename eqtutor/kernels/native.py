@@ -253,11 +253,12 @@ def struct_of(
     name:str,           # 'windows' is windows.c
     struct:str='Form',
 )->type[CStruct]:
-    """A C struct as its source declares it, which is the only place where its fields stand. Those of
-    a struct inside it that has no name are C's own."""
+    """A C struct as its source declares it, the only place where its fields stand. Those of a
+    struct inside it that has no name are C's own."""
     source = Path(__file__).with_name(f'{name}.c').read_text(encoding='utf-8')
     source = re.sub(r'/\*.*?\*/', '', source, flags=re.DOTALL)
-    body = re.search(r'typedef struct \{((?:[^{}]|\{[^{}]*\})*)\} %s;' % struct, source)
+    inner = r'[^{}]|\{[^{}]*\}'
+    body = re.search(rf'typedef struct \{{((?:{inner})*)\}} {struct};', source)
     if body is None: raise ValueError(f'{name}.c: expected a typedef struct {struct}, got none')
     given, _, own = body[1].partition('struct {')
     given, own = (fields_of(name, part) for part in (given, own.partition('}')[0]))
@@ -271,7 +272,7 @@ def fields_of(
     declarations:str, # 'long b, n; const real *x;'
 )->dict[str, Any]:
     "The names that C declares, with their types in `ctypes`."
-    fields = {}
+    fields:dict[str, Any] = {}
     for kind, labels in re.findall(r'(?:const )?(unsigned long|\w+) ([^;]+);', declarations):
         for label in labels.replace(' ', '').split(','):
             if label.startswith('*'): fields[label[1:]] = ctypes.c_void_p

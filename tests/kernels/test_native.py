@@ -259,7 +259,7 @@ def test_layers_compute_the_same_without_c(name, monkeypatch):
 def test_every_form_is_what_the_loops_give(window, channels, size, sources, scaled, monkeypatch):
     "The sum and its three derivatives, with and without ψ."
     torch.manual_seed(0)
-    window = Window(*window, sources)
+    window = Window.same(*window)
     poses, offsets = 2, window.kernel_size**2
     shape = poses, *size
     w, v, g = (torch.randn(2, 3, n, *shape, dtype=torch.float64)
@@ -268,8 +268,8 @@ def test_every_form_is_what_the_loops_give(window, channels, size, sources, scal
     assert runs_native('windows', w, v, g, psi)
     factors = dict(weights=w, scale=psi if scaled else None, values=v, target=g)
     def forms():
-        return [derive(by, window, *(None if name == by else f for name, f in factors.items()))
-                for by in factors]
+        return [derive(by, window, sources, *others(by)) for by in factors]
+    def others(by): return [None if name == by else f for name, f in factors.items()]
     by_c = forms()
     monkeypatch.setattr('eqtutor.kernels.windows.runs_native', lambda *tensors: False)
     for found, want in zip(by_c, forms(), strict=True):
@@ -302,7 +302,7 @@ def test_forms_are_the_same_bits_with_any_number_of_threads():
             found = []
             for threads in (1, 3):
                 torch.set_num_threads(threads)
-                found.append(derive(by, Window(3), *others))
+                found.append(derive(by, Window.same(3), 1, *others))
             assert torch.equal(*found)
     finally: torch.set_num_threads(before)
 
