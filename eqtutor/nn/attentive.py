@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from ..core import (IndexTables, autocast_as, check_input, check_odd,
                           check_positive, one_of, refuse_transforms)
 from ..groups import Group
-from ..kernels.attentive import (Removed, Window, chunk_size, gate_macs,
+from ..kernels.attentive import (Removed, chunk_size, gate_macs,
                                        removed_in_chunks, removed_macs)
+from ..kernels.windows import Window
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a
