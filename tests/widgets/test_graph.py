@@ -1,6 +1,7 @@
 "What `network_graph` writes, leaves as it was, and refuses; what a page computes: test_engine."
 import base64
 import json
+import math
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from eqtutor.nn import (
 from eqtutor.nn.e4 import KernelGenerator
 from eqtutor.nn.self_attention import EquivariantSelfAttention2d
 from eqtutor.widgets.graph import UnknownLayer, network_graph
+
+from .examples import NoPermutation, two_layers
 
 X = torch.rand(1, 1, 12, 12)
 
@@ -42,6 +45,19 @@ def test_p4_cnn_travels_light():
     assert len(text) < 100_000 and json.loads(text) == graph
     assert graph['labels'] == [*'0123456789'] and graph['output'] == graph['nodes'][-1]['name']
     assert graph['group']['order'] == 4 and graph['input'] == [1, 28, 28]
+
+
+def test_weights_that_travel_are_the_parameters_and_tables_are_shared():
+    "Not the 97,960 numbers of the expanded filters; six layers read one index table."
+    torch.manual_seed(0)
+    net = perturb_(build_model('p4-cnn'))
+    graph = network_graph(net, torch.rand(1, 1, 28, 28))
+
+    def numbers(kind):
+        keys = {key for node in graph['nodes'] for key in node[kind].values()}
+        return sum(math.prod(graph['tensors'][key]['shape']) for key in keys)
+    assert numbers('weights') == sum(p.numel() for p in net.parameters()) == 24_610
+    assert numbers('tables') == 436
 
 
 def test_names_follow_the_network():
@@ -117,6 +133,16 @@ def test_twin_with_other_tables_differs_in_its_tables_alone():
     for a, b in zip(*nodes, strict=True):
         assert a['weights'] == b['weights']
         assert (a['tables'] == b['tables']) == (a['op'] != 'write_kernels')
+
+
+def test_twin_whose_filters_do_not_permute_brings_one_more_table():
+    right = perturb_(two_layers())
+    broken = two_layers(NoPermutation)
+    broken.load_state_dict(right.state_dict())
+    graphs = [network_graph(net, X) for net in (right, broken)]
+    a, b = (graph['nodes'][2] for graph in graphs)
+    assert a['weights'] == b['weights'] and a['tables'] != b['tables']
+    assert len(graphs[0]['tensors'] | graphs[1]['tensors']) == len(graphs[0]['tensors']) + 1
 
 
 class Turned(GroupConv2d):
