@@ -26,7 +26,7 @@ from .kernels import attentive
 from .kernels.attentive import Window
 from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .nn.layers import GroupBatchNorm2d, SpatialPool2d
-from .report import Call, record_calls
+from .trace import Call, record_calls
 
 
 def plain_conv(

@@ -25,7 +25,7 @@ from eqtutor.nn import (
     SpatialPool2d,
 )
 from eqtutor.report import exact_sizes
-from eqtutor.sizes import OtherFilters
+from eqtutor.report.filters import OtherFilters
 
 pytestmark = pytest.mark.filterwarnings('ignore:stride')
 
