@@ -263,7 +263,8 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.depth: return function(*args, **kwargs)
         if (form := self.plain_form(function)) and self.depends(args, kwargs):
-            with self: return self.follow(form, function, args, kwargs, function(*args, **kwargs))
+            out = function(*args, **kwargs)
+            with self: return self.follow(form, function, args, kwargs, out)
         if may_change(function):
             call = self.begin(function, args, kwargs)
             out = function(*args, **kwargs)
