@@ -16,7 +16,6 @@ import typer
 from PIL import Image as _Image
 from torch import Tensor, nn
 
-from .cost import markdown_table
 from .demo import Data, DemoResult, accuracy_table, draw_demo, error_table, run_demo
 from .equivariance import perturb_
 from .export import export_network
@@ -25,6 +24,7 @@ from .groups import GROUPS
 from .labs import build, copy_course, open_lab, progress, progress_table
 from .labs.commands import explained, labs
 from .labs.roster import read_roster
+from .measure import markdown_table
 from .models.registry import Model, get_model, model_rows
 from .papers.benchmarks import load_benchmarks
 from .papers.benchmarks.networks import compare_networks

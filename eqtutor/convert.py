@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from .converted import check_converted, refused_layer, refused_operation
 from .core import one_of
-from .cost import count_macs, count_parameters, interleaved
+from .cost import count_macs, count_parameters
 from .export import put_at
 from .groups import Group, get_group
+from .measure import interleaved
 from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .nn.decoders import GroupConvTranspose2d, GroupUpsample2d
 from .nn.layers import GroupAdaptivePool2d, GroupBatchNorm2d, GroupPool, SpatialPool2d
-from .report import Call, record_calls
+from .trace import Call, record_calls
 
 _WEIGHTS = nn.Conv2d, nn.ConvTranspose2d, nn.Linear
 _POOLS = nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d

@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_leaves, tree_unflatten
 from .actions import act
 from .equivariance import perturb_, tolerance
 from .groups import Group, generate
-from .report import Call, LayerReport, layer_report, record_calls
+from .report import LayerReport, layer_report
+from .trace import Call, record_calls
 
 __all__ = ['refused_operation', 'refused_layer', 'check_converted']
 

@@ -6,17 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from eqtutor.cost import (
+from eqtutor.cost import cost_formula, count_macs, count_parameters, layer_costs, mac_formula
+from eqtutor.measure import (
     CostRow,
     as_factor,
-    cost_formula,
     cost_table,
-    count_macs,
-    count_parameters,
     in_fresh_process,
     interleaved,
-    layer_costs,
-    mac_formula,
     markdown_table,
     peak_memory,
     time_ratio,

@@ -13,7 +13,8 @@ from eqtutor.equivariance import (
     unchanged,
 )
 from eqtutor.groups import D
-from eqtutor.report import layer_report, up_to
+from eqtutor.report import layer_report
+from eqtutor.trace import up_to
 
 X = torch.randn(2, 3, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 

@@ -26,7 +26,8 @@ from ..core import check_grid
 from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
 from ..plot import alt_text, plot_cayley_graph, png
-from ..report import layer_report, up_to
+from ..report import layer_report
+from ..trace import up_to
 
 TEMPLATES = Environment(
     loader=PackageLoader('eqtutor', 'widgets'), autoescape=True,
