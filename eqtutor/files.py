@@ -14,7 +14,8 @@ from tempfile import TemporaryFile
 from typing import Any
 
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
-           'writable_folder', 'remove_litter', 'results_folder', 'NOTE', 'provenance_mark', 'with_note']
+           'writable_folder', 'remove_litter', 'results_folder', 'NOTE', 'provenance_mark',
+           'with_note']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 

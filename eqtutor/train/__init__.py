@@ -1,7 +1,7 @@
 """Data, the loop, and a run that goes on where it stopped: what trains a network.
 
-A name loads its module when it is asked for: the command lists the options of `eqtutor train`, which
-stand in `settings`, without loading torch.
+A name loads its module when it is asked for: the command lists the options of `eqtutor train`,
+which stand in `settings`, without loading torch.
 """
 # Plain module: edited by hand, no notebook exports it.
 

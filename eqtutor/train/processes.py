@@ -15,8 +15,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..names import require
 
-if TYPE_CHECKING: from accelerate import Accelerator
-else: Accelerator = Any   # accelerate takes a second to load: a run does it when it begins
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+else:
+    Accelerator = Any   # accelerate takes a second to load: a run does it when it begins
 
 PRECISIONS = (None, 'no', 'bf16', 'fp16')
 

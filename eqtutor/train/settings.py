@@ -62,8 +62,8 @@ class Training:
         from .images import AUGMENTATIONS
         from .loop import OPTIMIZERS, SCHEDULES
         from .processes import PRECISIONS
-        words = dict(schedule=SCHEDULES, optimizer=OPTIMIZERS, augment=AUGMENTATIONS,
-                     precision=PRECISIONS)
+        words = dict(schedule=[*SCHEDULES], optimizer=[*OPTIMIZERS], augment=[*AUGMENTATIONS],
+                     precision=[*PRECISIONS])
         for f in fields(self):
             value, (kind, *optional) = getattr(self, f.name), get_args(f.type) or (f.type,)
             if value is None and optional: continue
@@ -71,7 +71,7 @@ class Training:
             if isinstance(value, bool) or not isinstance(value, number):
                 raise ValueError(f'{f.name} must be {KINDS[kind]}, got {value!r}.')
             if f.name in words and value not in words[f.name]:
-                known = tuple(words[f.name])
+                known = ', '.join(map(str, words[f.name]))
                 raise ValueError(f'{f.name} must be one of {known}, got {value!r}.')
             if kind is not str: check_range(f.name, value, f.metadata)
 
@@ -144,8 +144,8 @@ def settings_as_options(
     for f in fields(Training):
         kind, *_ = get_args(f.type) or (f.type,)
         default = f.metadata['without'] if f.default is None else f.default
-        text = f'{f.metadata["text"]}  [default: {default}]'
-        option = typer.Option(None, help=text, rich_help_panel='Settings')
+        option = typer.Option(None, help=f.metadata['text'], show_default=str(default),
+                              rich_help_panel='Settings')
         parameters.append(inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=option,
                                             annotation=kind))
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
