@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,6 +191,7 @@ class Counted(NamedTuple):
     macs:int  # of all steps, forward and backward
 
 
+@cache
 def count_macs_of_an_image(
     network:str,
 )->int:
