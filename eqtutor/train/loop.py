@@ -144,7 +144,8 @@ def train_epoch(
     loss_sum, correct, count = 0., 0, 0
     net.train()
     for i, batch in enumerate(loader):
-        for group in optimizer.param_groups if lr else []: group['lr'] = lr(i)
+        if lr:
+            for group in optimizer.param_groups: group['lr'] = lr(i)
         loss, right, logits = train_step(
             net, batch, optimizer, accelerator, clip, f'batch {i + 1}')
         loss_sum += loss * batch[1].numel()   # labels: one an image, or one a pixel
