@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import torch
 
-from ..files import write_json
+from ..files import writable_folder, write_json
 from ..models.registry import get_model
 from ..train import DATASETS, RECIPES, Run, evaluate, fit, get_loader, seed_everything
 
@@ -122,20 +121,6 @@ def own_device()->str:
 def is_first_process()->bool:
     "Is this the process that writes and prints, of those that `accelerate launch` started?"
     return os.environ.get('RANK', '0') == '0'
-
-
-def writable_folder(
-    out:Path,
-    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
-)->Path:
-    "The folder, made and tried; an error before any work if nothing can be written there."
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out): pass   # others may try at the same time
-    except OSError as error:
-        raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
-                         f'Choose {other}. Nothing was trained or written.') from error
-    return out
 
 
 def first_images(

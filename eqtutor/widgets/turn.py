@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
+from ..names import require
 from ..nn.convolution import GroupConv2d
 from .compact import compact_script, compact_style
 from .graph import UnknownLayer, network_graph
@@ -285,7 +286,7 @@ class TurnThePicture(Widget):
 
     def live(self):
         "The same page beside a kernel: what `update` sends appears in it."
-        import ipywidgets
+        ipywidgets = require('ipywidgets', 'lab')
         if self.unknown:
             frames = [self.prepared(name).live() for name in self.networks]
             return ipywidgets.VBox(frames)
