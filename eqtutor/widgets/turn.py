@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -326,7 +326,7 @@ def broken_twin(net:nn.Module)->nn.Module:
         entries = torch.arange(layer.kernel_size**2)   # all filters as they are …
         slices = layer.group.relative[..., None]*len(entries)   # … from the right pose
         tables = dict(index=(slices + entries).flatten())
-        layer.tables = lambda: tables
+        layer.tables = partial(dict, tables)
         layer.make_tables()
         return twin
     raise ValueError(f'{type(net).__name__} has no GroupConv2d to break: expected a '
@@ -353,7 +353,7 @@ def _filled(net:nn.Module, flat:Tensor)->nn.Module:
 def upright_networks()->Upright:
     "A p4-CNN, the same with a broken layer, a plain CNN, and digits to turn."
     with safe_open(Path(__file__).parent/'upright.safetensors', 'pt') as file:
-        stored = {name: file.get_tensor(name) for name in file.keys()}
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         about = json.loads(file.metadata()['about'])
     p4 = _filled(p4_cnn(), stored['p4-CNN'])
     nets = {'p4 network': p4, 'broken network': broken_twin(p4),

@@ -186,7 +186,7 @@ ODD = [None, '', [], {}, [[1, 2], [3]], [None], True, 1j, float('nan'), 10**400,
 @pytest.mark.parametrize('e', CODE, ids=lambda e: e.id)
 def test_an_odd_answer_costs_no_more_than_its_marks(e):
     for odd in ODD:
-        verdict = judge(replace(e, mistakes=[]), e.answers_of(lambda *case: odd))
+        verdict = judge(replace(e, mistakes=[]), e.answers_of(lambda *case, odd=odd: odd))
         assert verdict.state in ('wrong', 'error') and verdict.message
 
 

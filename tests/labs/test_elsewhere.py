@@ -74,7 +74,7 @@ def clone(tmp_path_factory):
 @pytest.fixture(scope='module')
 def image(clone):
     "The files of Binder's image, by their place in JupyterLab, that its build has made."
-    before = {p for p in clone.rglob('*.ipynb')}
+    before = set(clone.rglob('*.ipynb'))
     worked, said = call(clone, clone/'binder'/'postBuild')
     assert worked, said
     return {p.relative_to(clone).as_posix(): p for p in {*clone.rglob('*.ipynb')} - before}

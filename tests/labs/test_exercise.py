@@ -246,7 +246,7 @@ def test_a_permutation_is_found():
 def general(answer):
     "What is said of an answer to 5.4 that is no known mistake."
     right = get_exercise('5.4').right
-    fn = lambda x, w, group: answer(right(x, w, group))
+    def fn(x, w, group): return answer(right(x, w, group))
     return check('5.4', fn, strict=False).verdict.message
 
 

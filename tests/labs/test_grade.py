@@ -304,7 +304,8 @@ def test_the_columns_stand_in_the_order_of_the_course():
     record = {'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts,
               'isolation': ''}
     head = marks_table([record], {}).splitlines()[0]
-    names = ['submission', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'total', 'of', 'remarks', 'comment']
+    names = ['submission', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'total', 'of', 'remarks',
+             'comment']
     assert head == ','.join(f'"{name}"' for name in names)
 
 

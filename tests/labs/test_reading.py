@@ -65,7 +65,9 @@ def test_what_stands_on_a_fold(source, kinds, words):
     assert fold_words(CodeCell(source, frozenset(kinds))) == words
 
 
-def cells_of(*sources, how=Copy()):
+JUPYTER = Copy()
+
+def cells_of(*sources, how=JUPYTER):
     "The copy of code, of code that has put out a kind of data, and of texts, which are no code."
     def cell(source):
         code, kind = source if isinstance(source, tuple) else (source, '')

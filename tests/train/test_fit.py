@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from eqtutor.train import fitting as training
 from eqtutor.train import (
     CHECKPOINT,
     LOG,
     TensorLoader,
     digits,
     fit,
+    fitting as training,
     load_weights,
     read_checkpoint,
     seed_everything,
