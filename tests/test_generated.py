@@ -74,7 +74,7 @@ def test_comments_behind_parameters_are_in_the_docstring():
 
 
 @pytest.mark.parametrize('code', [
-    'def f(x): # no comment of a parameter\n    "One line."\n',
+    'def f(x): # noqa: E731\n    "One line."\n',
     'def _f(\n    x, # private\n):\n    "One line."\n',
     'def f(\n    x, # no docstring\n):\n    return x\n'])
 def test_nothing_is_added_where_nothing_is_said(code): assert tool.documented(code) == code

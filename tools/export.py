@@ -37,6 +37,8 @@ def straight(
     "Without directives; imports relative, the first docstring and `__all__` in lines one can read."
     text = re.sub(r'^#\|.*\n', '', text, flags=re.MULTILINE)
     text = re.sub(r'^from eqtutor\.', 'from .' + '.'*depth, text, flags=re.MULTILINE)
+    text = re.sub(r'^from \S+ import \([^)]*\)', lambda m: re.sub(r'\n +', '\n    ', m[0]), text,
+                  flags=re.MULTILINE)
     head, says, rest = re.fullmatch(r'(""")(.*?)(""".*)', text, re.DOTALL).groups()
     text = head + textwrap.fill(says, COLUMNS - 6) + named_papers(rest) + rest
     listed = re.search(r'^__all__ = \[[^\]]*\]', text, re.MULTILINE)
@@ -64,9 +66,10 @@ Function = ast.FunctionDef|ast.AsyncFunctionDef
 
 
 def comments(text:str)->dict[int, str]:
-    "The comment that ends each line."
+    "The comment that ends each line, but for what it says to a tool."
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {t.start[0]: t.string.lstrip('# ') for t in tokens if t.type == tokenize.COMMENT}
+    notes = {t.start[0]: t.string.lstrip('# ') for t in tokens if t.type == tokenize.COMMENT}
+    return {line: note for line, note in notes.items() if not note.startswith(('noqa', 'type:'))}
 
 
 def default(a:ast.arg, args:ast.arguments)->ast.expr|None:

@@ -23,7 +23,7 @@ from ..core import check_grid
 from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
 from ..names import needs, require
-from ..plot import alt_text, moved_kernels, plot_cayley_graph, png
+from ..plot import alt_text, plot_cayley_graph, png
 from ..report import layer_report, up_to
 
 with needs('lab'):
@@ -541,31 +541,6 @@ class CayleyExplorer(Widget):
                 + arrow_row(self.group.mul[position].tolist(), arrows)
                 + row('the same letters: moved by g, each becomes the one '
                       'its arrow points to'))
-
-class KernelOrbit(Widget):
-    "A kernel moved by each group element: turned, and its slices permuted."
-    def __init__(self,
-        # of one pair of channels: `(k, k)` of a lifting layer, `(|H|, k, k)` of a group
-        # layer
-        kernel:Tensor,
-        group:Group|str,
-    ):
-        self.group = group = get_group(group)
-        bank = moved_kernels(kernel, group)   # 𝓛_h W, element h first
-        self.bank = bank[:, None] if bank.ndim == 3 else bank
-        self.title, self.labels = f'A kernel under {group.name}', _labels(group)
-        self.names = [group.describe(q) for q in group.elements]
-        if self.bank.shape[1] == 1: self.names = ['the kernel']
-
-    def frame(self, position:int)->str:
-        high, columns = self.bank.abs().max().item(), max(len(self.names), 4)
-        def row(h:int, title:str)->str:
-            maps = self.bank[h]
-            return panel_row(maps, self.names, title, -high, high, columns=columns)
-        target, title = self.group.mul[position].tolist(), 'arrows: slice q goes to hq'
-        arrows = arrow_row(target, title, columns) if len(self.names) > 1 else ''
-        return (row(0, '1 · the kernel W') + arrows
-                + row(position, f'2 · moved by {self.group.describe(position)}'))
 
 def moved_pixel(
     group:Group|str,
