@@ -14,8 +14,8 @@ from tempfile import TemporaryFile
 from typing import Any
 
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
-           'writable_folder', 'remove_litter', 'results_folder', 'stored', 'timings', 'NOTE', 'provenance_mark',
-           'with_note']
+           'writable_folder', 'remove_litter', 'results_folder', 'stored', 'timings', 'NOTE',
+           'provenance_mark', 'with_note']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
@@ -116,6 +116,20 @@ def checksum(
     with open(content, 'rb') as file:
         while block := file.read(1 << 20): digest.update(block)
     return digest.hexdigest()
+
+
+def writable_folder(
+    out:Path,
+    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
+)->Path:
+    "The folder, made and tried; an error before any work if nothing can be written there."
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out): pass   # others may try at the same time
+    except OSError as error:
+        raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
+                         f'Choose {other}. Nothing was trained or written.') from error
+    return out
 
 
 def check_readable(

@@ -17,14 +17,16 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from matplotlib import colormaps
-from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch
 from torch import Tensor
 
 from .actions import act, disc
 from .groups import Group, generate, get_group
+from .names import needs
 
+with needs('lab'):
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Circle, FancyArrowPatch
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000006
 class Picture(Figure):

@@ -13,21 +13,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from PIL import Image
 from torch import Tensor, nn
 
 from ..actions import KINDS, act, act_points, disc, rotate
 from ..core import check_grid
 from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
+from ..names import needs, require
 from ..plot import alt_text, plot_cayley_graph, png
 from ..report import layer_report
 from ..trace import up_to
+
+with needs('lab'):
+    import matplotlib
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from PIL import Image
 
 TEMPLATES = Environment(
     loader=PackageLoader('eqtutor', 'widgets'), autoescape=True,
@@ -251,13 +254,13 @@ class Widget:
         except ImportError: return bundle   # no ipywidgets: the page's face alone
 
 def _slider(n:int, **options:Any):
-    import ipywidgets
+    ipywidgets = require('ipywidgets', 'lab')
     return ipywidgets.IntSlider(
         0, 0, n - 1, description='element', continuous_update=True, **options)
 
 def _live(controls:dict, draw:Callable[..., tuple[str, str]], title:str):
     "Controls over HTML; `draw(**values)` gives (label, HTML) for their values."
-    import ipywidgets
+    ipywidgets = require('ipywidgets', 'lab')
     name = _id_of('live', title)
     view = ipywidgets.HTML()
     def update(change=None):
@@ -476,7 +479,7 @@ class RotateAndPermute(Widget):
 
     def _controls(self)->dict:
         "The live controls; no mirror where the group has none."
-        import ipywidgets as w
+        w = require('ipywidgets', 'lab')
         group, until = self.view.group, self.view.until or ''
         mirrors = any('mirror' in group.describe(h) for h in group.elements)
         layers = [('whole', ''), *((name, name) for name in self._layers())]
@@ -810,7 +813,7 @@ class ClickAndTurn(Widget):
 
     def _controls(self)->dict:
         "The live controls: row and column in the image as it was, and the element."
-        import ipywidgets
+        ipywidgets = require('ipywidgets', 'lab')
         def slider(name:str, value:int):
             return ipywidgets.IntSlider(
                 value, 0, self.size - 1, description=name, continuous_update=True)

@@ -13,15 +13,18 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from rjsmin import jsmin
 from safetensors import safe_open
 from torch import Tensor, nn
 
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
+from ..names import needs, require
 from ..nn.convolution import GroupConv2d
 from .graph import UnknownLayer, network_graph
 from .page import TEMPLATES, RotateAndPermute, Widget, check_image
+
+with needs('lab'):
+    from rjsmin import jsmin
 
 
 def _asset(name:str)->str:
@@ -268,7 +271,7 @@ class TurnThePicture(Widget):
 
     def live(self):
         "The same page beside a kernel: what `update` sends appears in it."
-        import ipywidgets
+        ipywidgets = require('ipywidgets', 'lab')
         if self.unknown:
             frames = [self.prepared(name).live() for name in self.networks]
             return ipywidgets.VBox(frames)

@@ -11,9 +11,16 @@ import torch.nn.functional as F
 
 from eqtutor.actions import act
 from eqtutor.groups import Group
-from eqtutor.labs import all_exercises, check, first_hint, get_exercise, judge
 from eqtutor.labs.diagnoses import listed_case, only_unsorted
-from eqtutor.labs.exercise import STRICT_WHERE, without_formulas
+from eqtutor.labs.exercise import (
+    STRICT_WHERE,
+    all_exercises,
+    check,
+    first_hint,
+    get_exercise,
+    judge,
+    without_formulas,
+)
 
 CODE = [e for e in all_exercises().values() if e.kind == 'code']
 
