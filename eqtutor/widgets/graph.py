@@ -559,8 +559,11 @@ FUNCTIONS:dict[str, Callable[..., Any]] = {
     'mean': _reduce_function('mean'), 'sum': _reduce_function('sum'),
     **{name: _elementwise(name) for name in ('relu', 'sigmoid', 'silu', 'tanh')},
     'relu_': _elementwise('relu'),
-    **dict.fromkeys(('dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'feature_dropout'), _dropout),
-    **dict.fromkeys(('flatten', 'unflatten', 'view', 'reshape', 'squeeze', 'unsqueeze', 'view_as', 'contiguous', 'clone', 'detach', 'float', 'double'), _same_numbers)}
+    **dict.fromkeys(
+        ('dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'feature_dropout'), _dropout),
+    **dict.fromkeys(
+        ('flatten', 'unflatten', 'view', 'reshape', 'squeeze', 'unsqueeze', 'view_as',
+         'contiguous', 'clone', 'detach', 'float', 'double'), _same_numbers)}
 for _name, _op in _BINARY.items():
     for _form in (_name, f'__{_name}__', f'{_name}_', f'__i{_name}__'):
         FUNCTIONS[_form] = _arithmetic(_op)
