@@ -345,11 +345,12 @@ def made_symmetric(weight, group):
 
 @torch.no_grad()
 def drawn(net, seed):
-    "Other weights; those of a plain network turn into themselves."
+    "Other weights, biases of the other sign; those of a plain network turn into themselves."
     net = perturb_(copy.deepcopy(net).double().eval(), seed=100 + seed)
     for m in net.modules():
         if isinstance(m, nn.Conv2d | nn.ConvTranspose2d):
             m.weight.copy_(made_symmetric(m.weight, net.group)*2)
+        if seed % 2 and getattr(m, 'bias', None) is not None: m.bias.neg_()
     return net
 
 DRAWS, MOST = 3, 16   # of weights: as many as decide, and as many as a silent network gets
