@@ -67,29 +67,23 @@ def build(
     folder:Path,  # for the library
     stem:str,     # its name begins with it
 )->Path:
-    "Compile to a library that is whole or not there; an `OSError` with the compiler's words."
+    """Compile to a library that is whole or not there, its digest in its name: what is named so is
+    whole, or is not used. An `OSError` with the compiler's words if it fails."""
     part = folder/f'{stem}.{os.getpid()}-{threading.get_ident()}.part'
     try:
         for tuning in TUNING:
             command = [compiler, *OPTIONS, *tuning, f'-DREAL={real}', str(source), '-o', str(part)]
             # elsewhere: an empty entry of CPATH or LIBRARY_PATH is the current folder
-            made = subprocess.run(command, cwd='/', capture_output=True, text=True,
-                                  timeout=SECONDS, stdin=subprocess.DEVNULL)
-            if made.returncode == 0: return keep(part, stem)
-        raise OSError(made.stderr.strip() or f'exit status {made.returncode}')
+            result = subprocess.run(command, cwd='/', capture_output=True, text=True,
+                                    timeout=SECONDS, stdin=subprocess.DEVNULL)
+            if result.returncode: continue
+            with open(part, 'rb') as file: os.fsync(file.fileno())
+            target = part.with_name(f'{stem}-{digest_of(part)}.so')
+            os.replace(part, target)
+            return target
+        raise OSError(result.stderr.strip() or f'exit status {result.returncode}')
     finally:
         part.unlink(missing_ok=True)
-
-
-def keep(
-    part:Path, # a library
-    stem:str,
-)->Path:
-    "The library on the disk, its digest in its name: what is named so is whole, or is not used."
-    with open(part, 'rb') as file: os.fsync(file.fileno())
-    target = part.with_name(f'{stem}-{digest_of(part)}.so')
-    os.replace(part, target)
-    return target
 
 
 def digest_of(path:Path)->str:
