@@ -162,7 +162,7 @@ class GraphWriter(Recorder):
             f'({type(self.inside).__name__}). It knows the layers {layers}, and modules made of '
             f'these functions: {functions}.')
 
-    # what is seen of the run
+    # the run
 
     def note(self, call:Call)->None:
         "Nodes for a call."
@@ -235,8 +235,8 @@ def _names(forward:Callable[..., Tensor])->tuple[str, ...]:
 
 def _plain(module:nn.Module, known:type[nn.Module])->bool:
     "Does a module compute what the class says, with tables of its own at most?"
-    own:list[Any] = [cls for cls in type(module).__mro__ if _same(cls, known)]
-    return bool(own) and type(module).forward is own[0].forward
+    cls:Any = next((cls for cls in type(module).__mro__ if _same(cls, known)), None)
+    return cls is not None and type(module).forward is cls.forward
 
 def _known(module:nn.Module, registry:dict[type[nn.Module], Any])->Any:
     "The class that a module is of, if its `forward` is that of the class."
@@ -255,10 +255,10 @@ def _bank_tables(writer:GraphWriter, layer:EquivariantConv2d)->dict[str, Tensor]
     entries = torch.arange(layer.weight[0, 0].numel(), device=bank.device)
     with torch.no_grad():
         probe.weight.copy_(entries.view_as(layer.weight[0, 0]).expand_as(layer.weight))
-        found = _by_channel(probe, probe.filters())
-        index = found[0, 0].round().long()
+        numbers = _by_channel(probe, probe.filters())
+        index = numbers[0, 0].round().long()
         read = layer.weight.flatten(2)[:, :, index.clamp(0, len(entries) - 1)]
-    same = (found == index).all() and torch.equal(read, _by_channel(layer, bank))
+    same = (numbers == index).all() and torch.equal(read, _by_channel(layer, bank))
     if same: return dict(index=index)
     raise writer.unknown('filters that are not entries of the weight')
 
@@ -528,8 +528,10 @@ FUNCTIONS:dict[str, Callable[..., Any]] = {
     'mean': _reduce_function('mean'), 'sum': _reduce_function('sum'),
     **{name: _elementwise(name) for name in ('relu', 'sigmoid', 'silu', 'tanh')},
     'relu_': _elementwise('relu'),
-    **dict.fromkeys(('dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'feature_dropout'), _dropout),
-    **dict.fromkeys(('flatten', 'unflatten', 'view', 'reshape', 'squeeze', 'unsqueeze', 'view_as', 'contiguous', 'clone', 'detach', 'float', 'double'), _same_numbers)}
+    **dict.fromkeys(('dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'feature_dropout'),
+                    _dropout),
+    **dict.fromkeys(('flatten', 'unflatten', 'view', 'reshape', 'squeeze', 'unsqueeze', 'view_as',
+                     'contiguous', 'clone', 'detach', 'float', 'double'), _same_numbers)}
 for _name, _op in _BINARY.items():
     for _form in (_name, f'__{_name}__', f'{_name}_', f'__i{_name}__'):
         FUNCTIONS[_form] = _arithmetic(_op)
@@ -571,11 +573,11 @@ def network_graph(
 
 def _group_json(groups:Sequence[Group])->dict[str, Any]:
     "The group of a network's layers, as tables."
-    found = {group for group in groups if len(group) > 1} or {C(1)}
-    if len(found) > 1:
-        names = ' and '.join(sorted(group.name for group in found))
+    several = {group for group in groups if len(group) > 1} or {C(1)}
+    if len(several) > 1:
+        names = ' and '.join(sorted(group.name for group in several))
         raise UnknownLayer(f'the layers of the network are on {names}: the page shows '
                            'one group')
-    group = found.pop()
+    group = several.pop()
     return dict(name=group.name, order=len(group), matrices=group.matrices.tolist(),
                 mul=group.mul.tolist(), inv=group.inv.tolist(), grid=group.is_grid)
