@@ -70,21 +70,24 @@ def pair_attention(
     chunk:int|None=None, # has no meaning here
 )->Tensor:               # `(b, o·h, y, x)`
     "What attention removes (P1, Eqs 16–19), one filter after the other."
-    psi = rearrange(filters, 'q i o h ky kx -> q i (o h) 1 (ky kx)')
-    patches, size, n = m.window.unfold(x), m.window.out_size(x), psi.shape[2]
-    weighed = [psi[:, :, f] for f in range(n)]              # `(b or 1, q, i, 1, k²)` each
+    weighed = rearrange(filters, 'q i o h ky kx -> q i (o h) (ky kx)')
+    patches, size, n = m.window.unfold(x), m.window.out_size(x), weighed.shape[2]
+    def products()->list[Tensor]:
+        "Of all patches with each filter, `(b, q, i, places)`."
+        return [(weighed[..., f, None, :] @ patches).squeeze(-2) for f in range(n)]
     if m.channel is not None:
-        products = [(w @ patches).squeeze(-2) for w in weighed]
-        alpha = m.channel(torch.stack([z.mean(-1) for z in products], -1),
-                          torch.stack([z.amax(-1) for z in products], -1), slice(None))
-        weighed = [alpha[..., f, None, None]*w for f, w in enumerate(weighed)]
-    products = [(w @ patches).squeeze(-2) for w in weighed]                 # b q i places
-    total = torch.stack([z.sum(2) for z in products], 2).unflatten(-1, size)  # b q n y x
-    if m.spatial is None: return total.sum(1)
-    top = torch.stack([z.amax(2) for z in products], 2).unflatten(-1, size)
-    mean_and_max = rearrange(filters_by_pair(m.spatial), 'q s o h ky kx -> s (q o h) 1 ky kx')
+        mean, top = zip(*((z.mean(-1), z.amax(-1)) for z in products()))
+        alpha = m.channel(torch.stack(mean, -1), torch.stack(top, -1), slice(None))
+        weighed = alpha[..., None]*weighed
+    if m.spatial is None:
+        filters = rearrange(weighed, 'b q i n p -> b n (q i p)')
+        places = rearrange(patches, 'b q i p places -> b (q i p) places')
+        return (filters @ places).unflatten(-1, size)
+    both = zip(*((z.sum(2), z.amax(2)) for z in products()))
+    total, top = (torch.stack(z, 2).unflatten(-1, size) for z in both)      # b q n y x
+    banks = rearrange(filters_by_pair(m.spatial), 'q s o h ky kx -> s (q o h) 1 ky kx')
     scores = [F.conv2d(planes.flatten(1, 2), w, None, 1, m.dilation*(w.shape[-1]//2), m.dilation,
-                       len(w)) for planes, w in zip((total/x.shape[2], top), mean_and_max)]
+                       len(w)) for planes, w in zip((total/x.shape[2], top), banks)]
     return ((scores[0] + scores[1]).sigmoid().unflatten(1, (-1, n))*total).sum(1)
 
 

@@ -29,7 +29,6 @@ class Call:
     name:str                # of the module, or of the operation
     function:Callable[..., Any]
     where:str               # the line of the program; '' for a layer
-    inside:str              # the innermost module that was running; '' for the network
     leaves:list[Any]        # of the arguments
     form:Any                # how they nest
     at:list[int]            # which leaves depend on the network's input …
@@ -169,6 +168,16 @@ class Origin(NamedTuple):
     source:Source
 
 
+def is_close(
+    a:Tensor,
+    b:Tensor,
+)->bool:
+    "Equal but for rounding?"
+    if a.shape != b.shape or not b.numel(): return a.shape == b.shape
+    tolerance = torch.finfo(b.dtype).eps**.5 if b.is_floating_point() else 0
+    return bool((a - b).abs().max() <= tolerance*b.abs().max())
+
+
 class OtherForm(ValueError):
     "A layer's plain form computes something else than the layer."
 
@@ -195,9 +204,9 @@ class Recorder(TorchFunctionMode):
         self.number = 0          # of the next call
         self.origins:dict[int, Origin] = {}
         self.alive:list[Tensor] = []
-        self.running:list[tuple[nn.Module, int]] = []   # and the numbers of their first calls
-        self.pending:list[Call|None] = []               # of the layers among them
-        self.depth = 0                                  # how many these are
+        self.running:list[nn.Module] = []
+        self.pending:list[Call|None] = []   # calls of the layers among them
+        self.depth = 0                      # how many these are
 
     def note(self, call:Call)->None:
         "A call has ended. Its number is `number`."
@@ -206,8 +215,13 @@ class Recorder(TorchFunctionMode):
     def note_question(self, name:str)->None:
         "Something that depends on the input was asked for what is no tensor, a shape say."
 
-    def note_module(self, module:nn.Module, first:int, out:Any)->None:
-        "A module outside of layers, or a layer, has ended; the number of its first call."
+    def note_module(self, module:nn.Module, out:Any)->None:
+        "A layer, or a module that is in none, has ended."
+
+    @property
+    def inside(self)->nn.Module:
+        "The innermost module that is running."
+        return self.running[-1] if self.running else self.net
 
     # tensors
 
@@ -247,8 +261,7 @@ class Recorder(TorchFunctionMode):
         if is_layer: name, where = self.layers[function], ''
         else: name, where = function_name(function).strip('_'), program_line()
         if not is_layer and changes_first(function) and 0 not in at: leaves[0] = leaves[0].clone()
-        inside = self.names[self.running[-1][0]] if self.running else ''
-        return Call(name, function, where, inside, leaves, form, at, sources)
+        return Call(name, function, where, leaves, form, at, sources)
 
     def end(self, call:Call, out:Any)->None:
         "The call has ended."
@@ -256,7 +269,9 @@ class Recorder(TorchFunctionMode):
         if not tensors: return
         self.learn(tensors, self.number)
         call.outputs, call.labels = [self.copy(t) for t in tensors], labels
+        self.depth += 1      # what is made of it is not written down
         self.note(call)
+        self.depth -= 1
         self.number += 1
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -283,8 +298,7 @@ class Recorder(TorchFunctionMode):
         again = form(function, *args, **kwargs)
         self.depth += 1
         pairs = list(zip(tensors_in(again)[0], tensors_in(out)[0], strict=True))
-        same = all(a.shape == b.shape and bool(((a - b).abs() <= 1e-4*b.abs().max()).all())
-                   for a, b in pairs if b.numel())
+        same = all(is_close(a, b) for a, b in pairs)
         self.depth -= 1
         if same: return again
         raise OtherForm('the plain form of '
@@ -295,7 +309,7 @@ class Recorder(TorchFunctionMode):
 
     def enter(self, module:nn.Module, args:tuple, kwargs:dict[str, Any])->None:
         "A module is about to run."
-        self.running.append((module, self.number))
+        self.running.append(module)
         form = self.plain_form(module)
         if not form and module not in self.layers: return
         self.depth += 1    # what happens from here on is not written down
@@ -312,7 +326,7 @@ class Recorder(TorchFunctionMode):
                 out = self.follow(form, module, args, kwargs, out)
         if not self.depth:
             self.depth += 1
-            self.note_module(module, self.running[-1][1], out)
+            self.note_module(module, out)
             self.depth -= 1
         self.running.pop()
         return out
@@ -347,7 +361,7 @@ def record_calls(
     out = recorder.run(args, kwargs)
     tensors, labels = tensors_in(out)
     return [*recorder.calls, Call(
-        'output', net, '', '', list(tensors), tree_flatten(out)[1], list(range(len(tensors))),
+        'output', net, '', list(tensors), tree_flatten(out)[1], list(range(len(tensors))),
         [recorder.source(t) for t in tensors], tensors, labels)]
 
 

@@ -172,8 +172,10 @@ UNKNOWN = {
     'indexing with a tensor': lambda: lifted(Does(lambda f: f[:, torch.tensor([1, 0])])),
     'a batch norm without running': lambda: lifted(nn.BatchNorm3d(4, track_running_stats=False)),
     'dropout that is always on': lambda: lifted(Does(nn.functional.dropout)),
-    "'relu_' in place on a tensor that has views":
-        lambda: lifted(Does(lambda f: f.flatten(1).relu_())),
+    "'add' of numbers that were changed in place behind a view":
+        lambda: lifted(Does(lambda f: (f.flatten(1).relu_(), f + 1)[1])),
+    'an output that was changed in place behind a view':
+        lambda: lifted(Does(lambda f: (f.flatten(1).relu_(), f)[1])),
     'a pool with ceil_mode, or means of what lies inside':
         lambda: nn.Sequential(nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
     'a pool with dilation or ceil_mode': lambda: nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True)),
@@ -191,6 +193,19 @@ def test_what_the_engine_does_not_know_is_named(message):
     with pytest.raises(UnknownLayer, match=message) as caught: network_graph(net, X)
     if ' at ' in message: assert 'EquivariantConv2d' in str(caught.value)
     assert len(nn.modules.module._global_forward_hooks) == hooks
+
+
+def test_a_view_that_is_changed_in_place_is_followed():
+    graph = network_graph(lifted(Does(lambda f: f.flatten(1).relu_())), X)
+    assert [node['op'] for node in graph['nodes']] == ['convolution', 'reshape', 'relu']
+
+
+def test_a_constant_that_is_written_into_travels_as_it_was():
+    net = lifted(Does(lambda f: torch.ones(1, 4, 4, 10, 10).add_(f)))
+    graph = network_graph(net, X, 'single')
+    assert [node['op'] for node in graph['nodes']] == ['convolution', 'constant', 'add']
+    value = graph['tensors'][graph['nodes'][1]['weights']['value']]
+    assert (np.frombuffer(base64.b64decode(value['data']), '<f4') == 1).all()
 
 
 def test_layer_that_is_not_what_its_class_says_is_refused():
