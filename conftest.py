@@ -46,7 +46,7 @@ def slow_missing():
 
 
 def sandbox_missing():
-    from eqtutor.labs import without_isolation
+    from eqtutor.labs.sandbox import without_isolation
     return without_isolation()
 
 

@@ -43,8 +43,8 @@ class BuildWithCourse(build_py):
         if not self.editable_mode: copy_course(Path(self.build_lib)/'eqtutor'/'course')
 
 
-EXTRAS = 'dev', 'cluster', 'pcam', 'lab', 'nbgrader', 'onnx'
-pythons = [f'3.{minor}' for minor in range(int(cfg['min_python'].split('.')[1]), 14)]
+EXTRAS = 'train', 'lab', 'grading', 'onnx', 'pcam', 'cluster', 'dev'
+pythons = [f'3.{minor}' for minor in range(int(cfg['min_python'].split('.')[1]), 15)]
 setup(
     name=cfg['lib_name'],
     version=cfg['version'],
@@ -57,6 +57,10 @@ setup(
     license='Apache-2.0',
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
+    # An editable install then puts this folder on Python's path. By default it hooks into imports,
+    # behind the path: where the current folder holds a clone named eqtutor, `import eqtutor` would
+    # take that folder, which has no __init__.py, for the package.
+    package_dir={'': '.'},
     package_data={'eqtutor': ['py.typed'],
                   'eqtutor.kernels': ['*.c', '*.h'],
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],

@@ -23,7 +23,16 @@ def act_points(
     h:int,         # group element
     points:Tensor, # `(..., 2)`: x to the right, y up
 )->Tensor:
-    "The points h·p, `(..., 2)`."
+    """The points h·p, `(..., 2)`.
+
+    Parameters
+    ----------
+    group : Group | str
+    h : int
+        group element
+    points : Tensor
+        `(..., 2)`: x to the right, y up
+    """
     group = _with_element(group, h)
     if not points.is_floating_point(): points = points.to(torch.get_default_dtype())
     # no matrix product: autocast would round it
@@ -83,7 +92,22 @@ def act(
     # vector on H `(b, c, |H|)` or invariant `(b, c)`
     f:Tensor,
 )->Tensor:      # in the shape of `f`; height and width swap on a quarter turn
-    "The left regular representation 𝓛_h f: (𝓛_h f)(x, q) = f(h⁻¹x, h⁻¹q)."
+    """The left regular representation 𝓛_h f: (𝓛_h f)(x, q) = f(h⁻¹x, h⁻¹q).
+
+    Parameters
+    ----------
+    group : Group | str
+    h : int
+        group element
+    f : Tensor
+        image `(b, c, h, w)`, feature map `(b, c, |H|, h, w)`, vector on H `(b, c, |H|)`
+        or invariant `(b, c)`
+
+    Returns
+    -------
+    Tensor
+        in the shape of `f`; height and width swap on a quarter turn
+    """
     group, shape = _with_element(group, h), tuple(f.shape)
     if f.ndim not in KINDS:
         kinds = ', '.join(KINDS.values())
@@ -102,7 +126,20 @@ def rotate(
     image:Tensor,          # `(b, c, h, w)`
     degrees:float|Tensor,  # counter-clockwise: one angle, or one an image `(b,)`
 )->Tensor: # exact for a plain multiple of 90°, otherwise bilinear in the same frame
-    "Images `(b, c, h, w)` turned about their centre, zeros outside."
+    """Images `(b, c, h, w)` turned about their centre, zeros outside.
+
+    Parameters
+    ----------
+    image : Tensor
+        `(b, c, h, w)`
+    degrees : float | Tensor
+        counter-clockwise: one angle, or one an image `(b,)`
+
+    Returns
+    -------
+    Tensor
+        exact for a plain multiple of 90°, otherwise bilinear in the same frame
+    """
     if image.ndim != 4:
         shape = tuple(image.shape)
         raise ValueError(f'rotate turns images of shape (b, c, h, w), got {shape}')
@@ -123,7 +160,17 @@ def disc(
     cols:int,          # image width
     margin:float=0.,   # pixels to leave free at the rim
 )->Tensor:
-    "Mask `(h, w)` of the pixels with centres in the largest disc in the image."
+    """Mask `(h, w)` of the pixels with centres in the largest disc in the image.
+
+    Parameters
+    ----------
+    rows : int
+        image height
+    cols : int
+        image width
+    margin : float, default 0.0
+        pixels to leave free at the rim
+    """
     y = torch.arange(rows, device='cpu') - (rows - 1)/2
     x = torch.arange(cols, device='cpu') - (cols - 1)/2
     r = min(rows, cols)/2 - margin
@@ -137,7 +184,17 @@ def is_exact(
     padding:int=0,
     dilation:int=1,
 )->bool:
-    "Does a window operation on `size` pixels commute with reversing the axis?"
+    """Does a window operation on `size` pixels commute with reversing the axis?
+
+    Parameters
+    ----------
+    size : int
+        pixels along the axis
+    kernel_size : int
+    stride : int, default 1
+    padding : int, default 0
+    dilation : int, default 1
+    """
     return (size + 2*padding - dilation*(kernel_size - 1) - 1) % stride == 0
 
 # %% ../nbs/1_foundations/02_actions.ipynb #00000029
@@ -162,7 +219,22 @@ def check_exact(
     # `reversed_axes(group)`, where a layer has computed it once
     axes:tuple[bool, bool]|None=None,
 )->None:
-    "Raise (or warn) where windows on `x` break the symmetry, by Rule 2.5."
+    """Raise (or warn) where windows on `x` break the symmetry, by Rule 2.5.
+
+    Parameters
+    ----------
+    x : Tensor
+        the layer's input, `(..., h, w)`
+    group : Group
+    kernel_size : int
+    stride : int, default 1
+    padding : int, default 0
+    dilation : int, default 1
+    strict : bool, default True
+        raise, or warn
+    axes : tuple[bool, bool] | None, default None
+        `reversed_axes(group)`, where a layer has computed it once
+    """
     if stride == 1: return
     axes = axes or reversed_axes(group)
     for name, size, matters in zip(('height', 'width'), x.shape[-2:], axes):

@@ -1,45 +1,33 @@
-"""The whole course in one command: train a plain and an equivariant network on upright digits, and
-test both on turned ones."""
+"""The command `eqtutor`: each of its commands imports what it needs, so that help and version come
+at once, and a class is graded beside a process that holds no torch."""
 # Plain module: edited by hand, no notebook exports it.
+from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from importlib.metadata import version
+from datetime import datetime
+from enum import StrEnum
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
 import typer
-from PIL import Image as _Image
-from torch import Tensor, nn
 
-from .cost import markdown_table
-from .demo import Data, DemoResult, accuracy_table, draw_demo, error_table, run_demo
-from .equivariance import perturb_
-from .export import export_network
+from . import __version__
 from .files import writable_folder, write_atomic, write_json
-from .groups import GROUPS
-from .labs import build, copy_course, open_lab, progress, progress_table
-from .labs.commands import explained, labs
-from .labs.roster import read_roster
-from .models.registry import Model, get_model, model_rows
-from .papers.benchmarks import load_benchmarks
-from .papers.benchmarks.networks import compare_networks
-from .papers.protocol import (
-    Comparison,
-    Measured,
-    benchmark_record,
-    conditions,
-    measure,
-    standard_protocol,
-)
-from .report import LayerReport, layer_report
-from .train import load_weights
+from .names import MissingExtra, needs
 from .train.settings import settings_as_options
-from .widgets import TurnThePicture, broken_twin, demo_page, upright_networks
+
+if TYPE_CHECKING:   # what a command imports when it is called
+    from torch import Tensor, nn
+
+    from .demo import DemoResult
+    from .models.registry import Model
+    from .papers.protocol import Comparison, Measured
+    from .report import LayerReport
 
 ADVICE = (
     'Both networks saw upright digits only. The p4-CNN gives the same accuracy at 0°, '
@@ -55,7 +43,19 @@ def main(
     show_version:bool=typer.Option(False, '--version', help='Print the version.'),
 )->None:
     "Equivariant networks: a course that is also a library. Begin with `eqtutor demo`."
-    if show_version: typer.echo(f'eqtutor {version("eqtutor")}')
+    if show_version: typer.echo(f'eqtutor {__version__}')
+
+@contextmanager
+def explained(
+    flags:dict[str, str]|None=None, # an argument's name, and the flag that was typed
+)->Iterator[None]:
+    "What is wrong with what was typed: a sentence and exit code 1, and no traceback."
+    try: yield
+    except (MissingExtra, ValueError, RuntimeError, OSError) as error:
+        said = str(error)
+        for name, flag in (flags or {}).items(): said = said.replace(name, flag)
+        typer.secho(said, fg='red', err=True)
+        raise typer.Exit(1) from None
 
 def _new_file(path:Path)->Path:
     "A file that can be written to, or an error before any work."
@@ -64,6 +64,11 @@ def _new_file(path:Path)->Path:
     writable_folder(file.parent)
     return file
 
+class Data(StrEnum):
+    "Where the digits of the demo come from."
+    digits = 'digits'   # scikit-learn's 1,797, embedded: works offline
+    mnist = 'mnist'     # 10,000 of MNIST, from EQTUTOR_DATA or downloaded
+
 def save_demo(
     out:Path,      # a folder
     result:DemoResult,
@@ -71,6 +76,8 @@ def save_demo(
     digit:Tensor,
 )->None:
     "Write the picture, the page and the record of a demo."
+    from .demo import draw_demo
+    from .widgets import demo_page
     write_atomic(out/'demo.png', draw_demo(result, digit))
     text = demo_page(result.accuracy, nets, digit, ADVICE)
     write_atomic(out/'demo.html', text.encode())
@@ -105,8 +112,9 @@ def demo(
 )->None:
     "Train a plain CNN and a p4-CNN on upright digits, and test both on turned ones."
     with explained():
+        from .demo import accuracy_table, error_table, run_demo
         folder = writable_folder(out.expanduser())
-        result, nets, digit = run_demo(seed, epochs, data)
+        result, nets, digit = run_demo(seed, epochs, data.value)
         save_demo(folder, result, nets, digit)
     typer.echo(f'\n{accuracy_table(result)}\n\n{error_table(result)}\n\n'
                f'Written to {folder}: demo.html (open it in a browser and turn the '
@@ -130,6 +138,7 @@ def models(
     as_json:bool=typer.Option(False, '--json', help='Print the rows as JSON.'),
 )->None:
     "The networks and their numbers of parameters: printed, exact, ours, difference."
+    from .models.registry import model_rows
     rows = model_rows()
     typer.echo(json.dumps(rows, ensure_ascii=False) if as_json else models_table(rows))
 
@@ -137,21 +146,28 @@ def group_of(
     name:str, # of a network
 )->str:
     "The first part of a network's name that is a group: p4 of alpha-F-p4-cnn."
+    from .groups import GROUPS
     known = {g.lower(): g for g in GROUPS}
     return next(known[part] for part in name.lower().split('-') if part in known)
 
 def _built(model:Model, weights:Path|str|None, init:Any=None)->nn.Module:
     "A network in float64, its weights from a file, or random and changed by `init`."
+    import torch
     torch.manual_seed(0)
-    net = model.make()
-    if weights: net = load_weights(net, weights)
-    elif init: net = init(net)
-    return net.double().eval()
+    return _with_weights(model.make(), weights, init).double().eval()
+
+def _with_weights(net:nn.Module, weights:Path|str|None, init:Any=None)->nn.Module:
+    "The network, its weights from a file; without one those it has, changed by `init`."
+    if weights:
+        from .train.checkpoints import load_weights
+        return load_weights(net, weights)
+    return init(net) if init else net
 
 def _own_network(
     where:str, # file.py:make
 )->nn.Module:
     "What a function (or class) of somebody's file makes."
+    import torch
     path, _, name = where.rpartition(':')
     file = Path(path).expanduser()
     if not file.is_file():
@@ -166,15 +182,14 @@ def _own_network(
         raise ValueError(f'{file} has no {name!r}')
     torch.manual_seed(0)
     net = getattr(module, name)
-    return net if isinstance(net, nn.Module) else net()
+    return net if isinstance(net, torch.nn.Module) else net()
 
 def _network(network:str, weights:str|None, shape:str|None, init:Any=None)->tuple:
     "A network by name or of a file, in float64, and the sizes of a picture."
+    from .models.registry import get_model
     if '.py:' in network:
         if not shape: raise ValueError('a network of your own needs --input 3,224,224')
-        net = _own_network(network)
-        if weights: net = load_weights(net, weights)
-        elif init: net = init(net)
+        net = _with_weights(_own_network(network), weights, init)
     else:
         model = get_model(network)
         net = _built(model, weights, init)
@@ -186,6 +201,10 @@ def _network(network:str, weights:str|None, shape:str|None, init:Any=None)->tupl
 
 def _suspect(network:str, weights:str|None, shape:str|None, group:str)->tuple:
     "The network to check, an input, and the group."
+    import torch
+
+    from .equivariance import perturb_
+    from .models.registry import get_model
     if '.py:' in network and not (shape and group):
         raise ValueError('a network of your own needs --input 3,224,224 and '
                          '--group p4')
@@ -222,6 +241,7 @@ def check(
 )->None:
     "Who breaks the symmetry of a network; exit code 1 if anybody does."
     with explained():
+        from .report import layer_report
         net, x, group = _suspect(network, weights, shape, group)
         report = layer_report(net, x, group, layout=layout, margin=margin)
     typer.echo(json.dumps(_as_record(report)) if as_json else str(report))
@@ -272,6 +292,9 @@ def export(
 )->None:
     "Write a network as plain torch."
     with explained():
+        import torch
+
+        from .export import export_network
         net, sizes = _network(network, weights, shape)
         path = export_network(net.float(), _new_file(out), torch.randn(2, *sizes))
     typer.echo(f'Written to {path}: plain torch, for any number of pictures of '
@@ -309,6 +332,7 @@ def bench(
 )->None:
     "Parameters, MACs, and time over the p4-CNN's; or a benchmark by its name."
     with explained():
+        from .papers.protocol import benchmark_record, measure, standard_protocol
         file = _new_file(out) if out else None
         store = _new_file(rows) if rows else None
         name, comparisons = _comparisons(networks or FOUR_NETWORKS, batch, memory)
@@ -326,6 +350,8 @@ def bench(
 
 def _comparisons(names:list[str], batch:int, memory:bool)->tuple[str, list[Comparison]]:
     "What to call it, and what to measure: a benchmark by name, or networks."
+    from .papers.benchmarks import load_benchmarks
+    from .papers.benchmarks.networks import compare_networks
     benchmarks = load_benchmarks()
     chosen = [name for name in names if name in benchmarks]
     if not chosen: return 'networks', compare_networks(names, batch, memory)
@@ -335,6 +361,8 @@ def _comparisons(names:list[str], batch:int, memory:bool)->tuple[str, list[Compa
 
 def _tables(record:dict, outcome:Measured)->str:
     "What `eqtutor bench` prints: titles and tables, and how they were measured."
+    from .cost import markdown_table
+    from .papers.protocol import conditions
     tables = [f'{title}\n\n{markdown_table(rows)}'
               for title, rows in outcome.tables.items()]
     return '\n\n'.join([*tables, conditions(record)])
@@ -371,10 +399,10 @@ def train(
     **settings:Any,
 )->None:
     "Train a network, test it, and write the result."
-    from .papers.estimate import estimate_training
-    from .train import Training, run_training
-    from .train.processes import is_first_process
     with explained(TYPED):
+        from .papers.estimate import estimate_training
+        from .train import Training, run_training
+        from .train.processes import is_first_process
         asked = Training.read(config, recipe, **settings)
         if estimate:
             guess = estimate_training(asked)
@@ -423,10 +451,10 @@ def reproduce(
     as_json:bool=typer.Option(False, '--json', help='Print the plan as JSON.'),
 )->None:
     "Run the papers' tables by their full recipes."
-    from .papers.reproduce import Order, Place, carry_out, make_plan
-    folder = (out or Path('runs/smoke' if smoke else 'results')).expanduser()
-    place, code = Place(folder, folder/'unfinished'), 0
+    folder, code = (out or Path('runs/smoke' if smoke else 'results')).expanduser(), 0
     with explained():
+        from .papers.reproduce import Order, Place, carry_out, make_plan
+        place = Place(folder, folder/'unfinished')
         order = Order(table, rows, seeds, budget, jobs, executor, smoke, measure)
         plan = make_plan(order.jobs, place, order.measure, order.benchmarks,
                          lambda line: typer.echo(line, err=True))
@@ -455,6 +483,7 @@ def lab(
     words = [folder, *(arguments or [])]
     if folder.startswith('-'): words = ['eqtutor-course', *words]   # behind a --
     with explained():
+        from .labs.student import copy_course, open_lab
         if not words[0].strip(): raise ValueError('The name of the folder is empty.')
         place = writable_folder(Path(words[0]).expanduser(), 'another folder')
         done = copy_course(place, solutions, colab=colab, complete=complete)
@@ -464,6 +493,9 @@ def lab(
         code = open_lab(place, words[1:]) if open_ else 0
     raise typer.Exit(code)
 
+labs = typer.Typer(
+    help='Exercises: students\' notebooks, marks, and one\'s own progress.',
+    no_args_is_help=True)
 app.add_typer(labs, name='labs')
 
 @labs.command('build', help=(
@@ -490,11 +522,87 @@ def labs_build(
     words = [*chapters, *(more or [])]
     names = [name for word in words for name in word.split(',') if name]
     with explained():
+        from .labs.roster import read_roster
+        from .labs.student import build
         students = read_roster(by_student.expanduser()).names if by_student else []
         place = writable_folder(out.expanduser(), 'another folder')
         written = build(place, names, students, seed)
     text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
     typer.echo(json.dumps([str(p) for p in written]) if as_json else text)
+
+@labs.command('grade', help=(
+    'Grade submissions, each in a sandbox of its own (bubblewrap): no '
+    'network, no file of yours, limits on time and memory. Exit code 1 if a '
+    'file could not be graded.'))
+def labs_grade(
+    submissions:list[Path]=typer.Argument(
+        ..., help='Notebooks, folders of them (a folder for each student), or the zips '
+                  'that Moodle and Canvas make of a class.'),
+    out:Path=typer.Option(
+        Path('marks'), help='Folder for marks.csv, students.csv, marks.json, results/, '
+                            'feedback/ and proofs.html. What is graded there already '
+                            'is not graded again.'),
+    chapter:str=typer.Option(
+        None, help='05, where the files do not say.  [default: read from each file]'),
+    seconds:int=typer.Option(10, min=1, help='Time for one answer.'),
+    memory:int=typer.Option(
+        1024, min=64, help='MB for a submission, beyond what torch needs.'),
+    workers:int=typer.Option(
+        None, min=1, help='Submissions side by side.  [default: one a core]'),
+    seed:int=typer.Option(
+        None, help='Seed of the random cases. Each submission gets its own from it, '
+                   'written into its result.  [default: a new one]'),
+    unsafe:bool=typer.Option(
+        False, '--unsafe', help='Grade without a sandbox, where bubblewrap is missing. '
+                                'A submission can then read, change and send whatever '
+                                'you can; every result says so.'),
+    roster:Path=typer.Option(
+        None, help='A list of the class (CSV): students.csv gets its rows and columns. '
+                   'One column holds the names of the folders. Of a grading worksheet '
+                   'from Moodle or a grade book from Canvas, moodle.csv or canvas.csv '
+                   'is made for import.'),
+    due:datetime=typer.Option(
+        None, formats=['%Y-%m-%d', '%Y-%m-%dT%H:%M'],
+        help='Files that were written later are late, and what Canvas calls so.'),
+    late:int=typer.Option(
+        100, min=0, max=100, help='Percent of the marks that count where it is late.'),
+    repeated:str=typer.Option(
+        'best', help='Which counts where a chapter came in twice: best or last.'),
+    by_hand:Path=typer.Option(
+        None, help='Marks from the page proofs.html, on which proofs are marked with '
+                   'a key each: the file that it saves.'),
+    as_json:bool=typer.Option(False, '--json', help='Print the results as JSON.'),
+)->None:
+    "Grade submissions, each in a sandbox of its own."
+    def report(record:dict)->None:
+        if not as_json: typer.echo(_marks_line(record))
+    with explained():
+        from .labs.grade import grade
+        from .labs.gradebook import Policy
+        from .labs.sandbox import Limits
+        paths = [p.expanduser() for p in submissions]
+        records = grade(paths, out.expanduser(), chapter, Limits(seconds, memory),
+                        workers, seed, unsafe, roster and roster.expanduser(), report,
+                        due, Policy(late, repeated), by_hand and by_hand.expanduser())
+    there = ', '.join(sorted(p.name for p in out.expanduser().iterdir()))
+    text = f'Written to {out}: {there}.'
+    if unsafe: text += ' Graded without a sandbox.'
+    # JSON in ASCII: a file's name may be no text
+    typer.echo(json.dumps(records) if as_json else text)
+    if any(r['problem'] for r in records): raise typer.Exit(1)
+
+def _marks_line(record:dict)->str:
+    "One line on a graded file."
+    said, by_hand = record['problem'], record['by hand']
+    if not said:
+        said = f'{record["marks"]} of {record["of"]}'
+        if by_hand: said += f', {by_hand} by hand'
+    return _printable(f'{record["name"]}: {said}') + (
+        '' if record['new'] else ' (as before)')
+
+def _printable(text:str)->str:
+    "The text without what moves a terminal's cursor, or is half a character."
+    return ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 @labs.command('progress', help=(
     'Where you stand: each exercise of your notebooks, and what to look at. Works '
@@ -507,7 +615,9 @@ def labs_progress(
 )->None:
     "Where you stand: each exercise of your notebooks, and what to look at."
     paths = [p.expanduser() for p in notebooks or [Path('.')]]
-    with explained(): rows = progress(paths)
+    with explained():
+        from .labs.progress import progress, progress_table
+        rows = progress(paths)
     if as_json: typer.echo(json.dumps(rows, ensure_ascii=False))
     else: typer.echo(progress_table(rows))
 
@@ -535,6 +645,8 @@ def widget(
 )->None:
     "Write a page in which you turn a picture and a network shows what it sees."
     with explained():
+        from .models.registry import get_model
+        from .widgets import TurnThePicture
         model = get_model(network)
         nets = {model.name: _built(model, weights)}
         for twin in filter(None, compare.split(',')):
@@ -549,6 +661,8 @@ def _twin(
     twin:str, model:Model, net:nn.Module, plain_weights:Path|None,
 )->dict[str, nn.Module]:
     "A network to compare with: 'broken' or 'plain'."
+    from .models.registry import get_model
+    from .widgets import broken_twin
     if twin == 'broken': return {f'broken {model.name}': broken_twin(net)}
     if twin != 'plain':
         raise ValueError(f'--compare knows broken and plain, got {twin!r}')
@@ -558,6 +672,9 @@ def _twin(
 
 def _pictures(model:Model, image:Path|None)->dict[str, Any]:
     "Pictures for a network, and what they are normalised by."
+    import torch
+
+    from .widgets import upright_networks
     c, h, _ = model.input_shape
     if (c, h) == (1, 28):
         digits = upright_networks()
@@ -570,7 +687,11 @@ def _pictures(model:Model, image:Path|None)->dict[str, Any]:
 
 def _picture(path:Path, channels:int, size:int)->Tensor:
     "The middle square of a picture, `(c, size, size)`, from 0 to 1."
-    picture = _Image.open(path).convert('L' if channels == 1 else 'RGB')
+    import numpy as np
+    import torch
+    with needs('lab'):
+        from PIL import Image
+    picture = Image.open(path).convert('L' if channels == 1 else 'RGB')
     s, (w, h) = min(picture.size), picture.size
     square = (w - s)//2, (h - s)//2, (w + s)//2, (h + s)//2
     picture = picture.crop(square).resize((size, size))

@@ -3,25 +3,18 @@
 import copy
 import time
 from dataclasses import dataclass, field
-from enum import Enum
 from io import BytesIO
 from typing import Any
 
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from .actions import rotate
+from .core import one_of
 from .cost import count_parameters
 from .models.group_cnn import p4_cnn, z2_cnn
+from .names import require
 from .report import layer_report
 from .train import TensorLoader, digits, environment, evaluate, fit, mnist, seed_everything
-
-
-class Data(str, Enum):
-    "Where the digits come from."
-    digits = 'digits'   # scikit-learn's 1,797, embedded: works offline
-    mnist = 'mnist'     # 10,000 of MNIST, from EQTUTOR_DATA or downloaded
-
 
 Numbers = dict[str, dict[str, float]]
 
@@ -73,16 +66,16 @@ def _turned(source:Any, x:Tensor, seed:int)->dict[str, Tensor]:
 def run_demo(
     seed:int=0,           # of the weights, the order of the digits and the angles
     epochs:int=10,
-    data:Data=Data.digits,
+    data:str='digits',    # scikit-learn's 1,797; or 'mnist', 10,000 of them
     bar:bool=True,        # show progress bars
 )->tuple[DemoResult, dict[str, nn.Module], Tensor]:
     "Train both networks upright, test them turned: result, networks, a test digit."
     if epochs < 1: raise ValueError(f'epochs must be at least 1, got {epochs}')
-    source = digits if data == Data.digits else mnist
+    source = {'digits': digits, 'mnist': mnist}[one_of(data, 'digits', 'mnist')]
     train, valid = source('train'), source('valid')
     x, y = (t[:10_000] for t in source('test').tensors)
     tests, nets = _turned(source, x, seed), dict[str, nn.Module]()
-    config = dict(seed=seed, epochs=epochs, data=data.value,
+    config = dict(seed=seed, epochs=epochs, data=data,
                   train=len(train), test=len(y))
     result = DemoResult(config, environment())
     for name, make in NETWORKS.items():
@@ -141,7 +134,8 @@ def draw_demo(
     digit:Tensor, # `(1, 1, 28, 28)`, shown turned along the axis
 )->bytes:
     "Accuracy against the angle of the test digits, as a PNG."
-    fig = Figure(figsize=(7.5, 4.2), layout='constrained')
+    figure = require('matplotlib.figure', 'train').Figure
+    fig = figure(figsize=(7.5, 4.2), layout='constrained')
     ax = fig.subplots()
     for (name, curve), style in zip(result.curve.items(), ('s--', 'o-')):
         label = f'{name}, {result.parameters[name]:,} parameters'

@@ -25,7 +25,14 @@ def unchanged(
     # or a plain function, which has nothing to restore
     f:Callable,
 )->Iterator[None]:
-    "Put the buffers of a module back as they were, running statistics for instance."
+    """Put the buffers of a module back as they were, running statistics for instance.
+
+    Parameters
+    ----------
+    f : Callable
+        a module, a method of one, a map of `up_to`; or a plain function, which has
+        nothing to restore
+    """
     net = f if isinstance(f, nn.Module) else getattr(f, '__self__', None)
     buffers = list(net.buffers()) if isinstance(net, nn.Module) else []
     copies = [b.clone() for b in buffers]
@@ -85,7 +92,23 @@ def relative_error(
     # compare inside the largest disc less so many pixels (for turns off the grid)
     margin:float|None=None,
 )->float:
-    "max|f(hx) − h f(x)| / max|f(x)| from the two outputs."
+    """max|f(hx) − h f(x)| / max|f(x)| from the two outputs.
+
+    Parameters
+    ----------
+    group : Group
+    h : int
+        group element
+    moved : Tensor
+        f(hx)
+    y : Tensor
+        f(x)
+    kind : str | None, default None
+        of the output: 'image', 'feature map', 'vector on H', 'invariant'; read from its
+        shape if None
+    margin : float | None, default None
+        compare inside the largest disc less so many pixels (for turns off the grid)
+    """
     difference = _difference(group, h, moved, y, _kind(y, kind), margin)
     return difference.abs().max().item()/(y.abs().max().item() or 1.)
 
@@ -101,7 +124,21 @@ def equivariance_error(
     # compare inside the largest disc less so many pixels (for turns off the grid)
     margin:float|None=None,
 )->list[float]:
-    "Relative equivariance error, one a group element: max|f(hx) − h f(x)| / max|f(x)|."
+    """Relative equivariance error, one a group element: max|f(hx) − h f(x)| / max|f(x)|.
+
+    Parameters
+    ----------
+    f : Callable[[Tensor], Tensor]
+        a layer or network
+    x : Tensor
+        input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
+    group : Group | str
+    kind : str | None, default None
+        of the output: 'image', 'feature map', 'vector on H', 'invariant'; read from its
+        shape if None
+    margin : float | None, default None
+        compare inside the largest disc less so many pixels (for turns off the grid)
+    """
     group = get_group(group)
     with unchanged(f):
         y = f(x.clone())   # a copy: layers may work in place
@@ -160,7 +197,22 @@ def assert_equivariant(
     kind:str|None=None,     # of the output; read from its shape if None
     margin:float|None=None, # compare inside the largest disc less so many pixels
 )->None:
-    "Raise an `AssertionError` if `f` breaks the symmetry, or the test is vacuous."
+    """Raise an `AssertionError` if `f` breaks the symmetry, or the test is vacuous.
+
+    Parameters
+    ----------
+    f : Callable[[Tensor], Tensor]
+        a layer or network
+    x : Tensor
+        input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
+    group : Group | str
+    tol : float | None, default None
+        largest relative error; if None by dtype: float64 1e-10, float32 1e-4
+    kind : str | None, default None
+        of the output; read from its shape if None
+    margin : float | None, default None
+        compare inside the largest disc less so many pixels
+    """
     group = get_group(group)
     with unchanged(f):
         y = f(x.clone())
@@ -187,7 +239,21 @@ def symmetries(
     tol:float|None=None, # by dtype if None
     kind:str|None=None,  # of the output; read from its shape if None
 )->tuple[int, ...]:
-    "The elements of `group` that commute with `f` on `x`: a subgroup (Prop. 4.3)."
+    """The elements of `group` that commute with `f` on `x`: a subgroup (Prop. 4.3).
+
+    Parameters
+    ----------
+    f : Callable[[Tensor], Tensor]
+        a layer or network
+    x : Tensor
+        input
+    group : Group | str
+        where to look for symmetries
+    tol : float | None, default None
+        by dtype if None
+    kind : str | None, default None
+        of the output; read from its shape if None
+    """
     tol = tolerance(x) if tol is None else tol
     errors = equivariance_error(f, x, group, kind)
     return tuple(h for h, e in enumerate(errors) if e <= tol)
@@ -200,7 +266,16 @@ def perturb_(
     scale:float=.5,
     seed:int=0,
 )->nn.Module:
-    "Move every floating entry of the `state_dict` at random; variances stay positive."
+    """Move every floating entry of the `state_dict` at random; variances stay positive.
+
+    Parameters
+    ----------
+    module : nn.Module
+    scale : float, default 0.5
+        of the noise, relative to each tensor's spread (to 1 where all entries are
+        equal)
+    seed : int, default 0
+    """
     draw = torch.Generator().manual_seed(seed)
     for name, t in module.state_dict().items():
         if not t.is_floating_point(): continue

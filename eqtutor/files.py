@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from .names import require
+
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
            'writable_folder', 'remove_litter', 'results_folder', 'NOTE', 'provenance_mark',
            'with_note']
@@ -67,12 +69,11 @@ def lock_folder(
 
     The lock ends with the process at the latest. Its file, `.lock`, is gone afterwards.
     """
-    from filelock import FileLock, Timeout
-    file = Path(folder)/'.lock'
-    lock = FileLock(file)
+    filelock, file = require('filelock', 'train'), Path(folder)/'.lock'
+    lock = filelock.FileLock(file)
     try:
         lock.acquire(timeout=0)
-    except Timeout:
+    except filelock.Timeout:
         raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or '
                          'give another folder: nothing was written.') from None
     try:

@@ -22,7 +22,13 @@ from .names import unknown_name
 def check_axioms(
     mul:Tensor, # Cayley table `(n, n)`: `mul[g, h]` is the element gh
 )->None:
-    "Raise a `ValueError` naming the first group axiom that the table breaks, and how."
+    """Raise a `ValueError` naming the first group axiom that the table breaks, and how.
+
+    Parameters
+    ----------
+    mul : Tensor
+        Cayley table `(n, n)`: `mul[g, h]` is the element gh
+    """
     n = len(mul)
     if mul.shape != (n, n) or n == 0:
         shape = tuple(mul.shape)
@@ -77,7 +83,15 @@ def _cayley(matrices:Tensor, name:str)->Tensor:
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000010
 class Group:
-    "A finite point group H: elements are the ints `0..n-1`, 0 the identity."
+    """A finite point group H: elements are the ints `0..n-1`, 0 the identity.
+
+    Parameters
+    ----------
+    name : str
+        shown by every layer that uses the group
+    matrices
+        `(n, 2, 2)`, in the plane x right, y up; the identity first
+    """
     def __init__(self,
         name:str,  # shown by every layer that uses the group
         matrices,  # `(n, 2, 2)`, in the plane x right, y up; the identity first
@@ -132,7 +146,13 @@ def _turns(n:int)->Tensor:
 def C(
     n:int, # order
 )->Group:
-    "The cyclic group of turns: element h is the counter-clockwise turn by 360°·h/n."
+    """The cyclic group of turns: element h is the counter-clockwise turn by 360°·h/n.
+
+    Parameters
+    ----------
+    n : int
+        order
+    """
     if n < 1: raise ValueError(f'C(n) needs n ≥ 1, got {n}')
     return Group(f'C{n}', _turns(n))
 
@@ -141,7 +161,13 @@ def C(
 def D(
     n:int, # number of turns; the order is 2n
 )->Group:
-    "The dihedral group: `m*n + r` mirrors the columns (x→−x) if m, then turns r times."
+    """The dihedral group: `m*n + r` mirrors the columns (x→−x) if m, then turns r times.
+
+    Parameters
+    ----------
+    n : int
+        number of turns; the order is 2n
+    """
     if n < 1: raise ValueError(f'D(n) needs n ≥ 1, got {n}')
     mirror = torch.tensor([[-1., 0.], [0., 1.]], dtype=torch.float64, device='cpu')
     return Group(f'D{n}', torch.cat([_turns(n), _turns(n) @ mirror]))
@@ -157,7 +183,13 @@ GROUPS = {
 def get_group(
     group:Group|str, # a `Group`, an alias of `GROUPS`, or 'C<n>' or 'D<n>'
 )->Group:
-    "The group of that name; a `Group` comes back as it is."
+    """The group of that name; a `Group` comes back as it is.
+
+    Parameters
+    ----------
+    group : Group | str
+        a `Group`, an alias of `GROUPS`, or 'C<n>' or 'D<n>'
+    """
     if isinstance(group, Group): return group
     if isinstance(group, str):
         if group in GROUPS: return GROUPS[group]
@@ -171,7 +203,15 @@ def generate(
     group:Group|str,  # the group to stay in
     *generators:int,  # elements to start from
 )->tuple[int, ...]:
-    "The smallest subgroup that contains the generators, as sorted elements."
+    """The smallest subgroup that contains the generators, as sorted elements.
+
+    Parameters
+    ----------
+    group : Group | str
+        the group to stay in
+    *generators : int
+        elements to start from
+    """
     group = get_group(group)
     if bad := [h for h in generators if h not in group.elements]:
         last = len(group) - 1
@@ -199,7 +239,16 @@ def cosets(
     subgroup:tuple[int, ...], # elements of the subgroup K
     side:str='left',          # 'left' for gK, 'right' for Kg
 )->list[tuple[int, ...]]:
-    "The cosets of a subgroup: disjoint, equally large, together the whole group."
+    """The cosets of a subgroup: disjoint, equally large, together the whole group.
+
+    Parameters
+    ----------
+    group : Group | str
+    subgroup : tuple[int, ...]
+        elements of the subgroup K
+    side : str, default 'left'
+        'left' for gK, 'right' for Kg
+    """
     group, members = get_group(group), list(subgroup)
     closure = generate(group, *members)
     if closure != tuple(sorted(members)):
@@ -216,7 +265,15 @@ def is_homomorphism(
     source:Group|str,
     target:Group|str,
 )->bool:
-    "Does `phi` respect products, φ(gg′) = φ(g)φ(g′), for all pairs?"
+    """Does `phi` respect products, φ(gg′) = φ(g)φ(g′), for all pairs?
+
+    Parameters
+    ----------
+    phi
+        `(|G|,)` elements of `target`: `phi[g]` is the image of g
+    source : Group | str
+    target : Group | str
+    """
     source, target = get_group(source), get_group(target)
     phi, n = torch.as_tensor(phi, device='cpu'), len(source)
     if phi.shape != (n,):
@@ -233,7 +290,16 @@ def move_point(
     h:int,   # element of H
     p:Point, # (x, y), x right and y up
 )->Point:
-    "The point h·p."
+    """The point h·p.
+
+    Parameters
+    ----------
+    group : Group
+    h : int
+        element of H
+    p : Point
+        (x, y), x right and y up
+    """
     (a, b), (c, d) = group.matrices[h].tolist()
     return (a*p[0] + b*p[1], c*p[0] + d*p[1])
 
@@ -243,7 +309,16 @@ def affine_product(
     g:Affine, # done second
     k:Affine, # done first
 )->Affine:
-    "The product (x, h)(x′, h′) = (x + hx′, hh′) in G = ℤ² ⋊ H."
+    """The product (x, h)(x′, h′) = (x + hx′, hh′) in G = ℤ² ⋊ H.
+
+    Parameters
+    ----------
+    group : Group
+    g : Affine
+        done second
+    k : Affine
+        done first
+    """
     (x, h), (y, q) = g, k
     hy = move_point(group, h, y)
     return (x[0] + hy[0], x[1] + hy[1]), int(group.mul[h, q])

@@ -1,11 +1,13 @@
-"What is not known is answered with the nearest that is; what is not installed, with the command."
+"""What is said where a name is not known: the nearest that is; of a library, the command that
+brings it."""
 # Plain module: edited by hand, no notebook exports it.
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ['unknown_name', 'require']
+__all__ = ['MissingExtra', 'needs', 'require', 'unknown_name']
 
 
 def unknown_name(
@@ -21,15 +23,25 @@ def unknown_name(
     return ValueError(f'unknown {kind} {name!r}{hint} Known are {", ".join(known)}, {also}')
 
 
-def require(
-    module:str,  # as in `import …`
-    extra:str,   # of this package, that brings it
-)->ModuleType:
-    "A module that only a part of the package needs; where it is missing, the command for it."
-    try:
-        return import_module(module)
+class MissingExtra(ImportError):
+    "A library of an extra is not installed; the message names the command that brings it."
+
+
+@contextmanager
+def needs(
+    extra:str, # of settings.ini, 'train'
+)->Iterator[None]:
+    "Imports that an extra brings: where one fails, the error says how to get it."
+    try: yield
     except ModuleNotFoundError as error:
-        missing = module.partition('.')[0]
-        if (error.name or '').partition('.')[0] != missing: raise   # it needs something itself
-        raise ImportError(f'This needs {missing}, which is not installed: '
-                          f"pip install 'eqtutor[{extra}]'") from error
+        library = str(error.name).partition('.')[0]
+        raise MissingExtra(f'This needs {library}, which is not installed: '
+                           f"pip install 'eqtutor[{extra}]'") from error
+
+
+def require(
+    module:str, # 'matplotlib.figure'
+    extra:str,  # that brings it, 'train'
+)->ModuleType:
+    "A module of an extra, or an error that names the command that brings it."
+    with needs(extra): return import_module(module)

@@ -17,14 +17,16 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from matplotlib import colormaps
-from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch
 from torch import Tensor
 
 from .actions import act, disc
 from .groups import Group, generate, get_group
+from .names import needs
 
+with needs('lab'):
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Circle, FancyArrowPatch
 
 # %% ../nbs/5_workshop/54_plot.ipynb #00000006
 class Picture(Figure):
@@ -43,7 +45,14 @@ def png(
     fig:Figure,
     dpi:float|None=None, # the figure's own if None
 )->bytes:
-    "The figure as a PNG file; equal figures give equal bytes."
+    """The figure as a PNG file; equal figures give equal bytes.
+
+    Parameters
+    ----------
+    fig : Figure
+    dpi : float | None, default None
+        the figure's own if None
+    """
     file = io.BytesIO()
     fig.savefig(file, format='png', dpi=dpi or fig.dpi, metadata={'Software': None})
     return file.getvalue()
@@ -123,7 +132,16 @@ def plot_feature_map(
     group:Group|str,
     cmap:str='cividis',    # matplotlib colour map
 )->Picture:
-    "A feature map on G as a grid: a row a channel, a column a pose, one colour scale."
+    """A feature map on G as a grid: a row a channel, a column a pose, one colour scale.
+
+    Parameters
+    ----------
+    f : Tensor
+        feature map on G, `(|H|, h, w)` or `(c, |H|, h, w)`
+    group : Group | str
+    cmap : str, default 'cividis'
+        matplotlib colour map
+    """
     group = get_group(group)
     f = _on_group(f, 'f', group, '(|H|, h, w)', '(c, |H|, h, w)')
     f = f[None] if f.ndim == 3 else f
@@ -150,7 +168,16 @@ def ring_places(
     inner:float=1.,  # radius of the ring of turns
     outer:float=1.8, # radius of the ring of elements that mirror
 )->Tensor:
-    "Where pose q stands in the ring, `(|H|, 2)`, x right and y up: at q·(0, radius)."
+    """Where pose q stands in the ring, `(|H|, 2)`, x right and y up: at q·(0, radius).
+
+    Parameters
+    ----------
+    group : Group | str
+    inner : float, default 1.0
+        radius of the ring of turns
+    outer : float, default 1.8
+        radius of the ring of elements that mirror
+    """
     group = get_group(group)
     radius = torch.where(torch.linalg.det(group.matrices) > 0, inner, outer)
     return group.matrices[:, :, 1]*radius[:, None]
@@ -176,7 +203,20 @@ def plot_ring(
     move:int|None=None,     # an element h: arrows from each panel q to hq
     cmap:str='cividis',     # matplotlib colour map
 )->Picture:
-    "A feature map on G as a ring, pose q at q·(0, 1): turns inside, mirrors outside."
+    """A feature map on G as a ring, pose q at q·(0, 1): turns inside, mirrors outside.
+
+    Parameters
+    ----------
+    f : Tensor
+        one channel of a feature map on G, `(|H|, h, w)`
+    group : Group | str
+    image : Tensor | None, default None
+        in the centre: `(h, w)`, `(1, h, w)` or `(3, h, w)`
+    move : int | None, default None
+        an element h: arrows from each panel q to hq
+    cmap : str, default 'cividis'
+        matplotlib colour map
+    """
     group = get_group(group)
     f, (inner, outer, half) = _on_group(f, 'f', group, '(|H|, h, w)'), _ring_size(group)
     (low, high), side = _scale(f), 2*half*min(1., 4/half)
@@ -233,7 +273,19 @@ def moved_kernels(
     kernel:Tensor,    # for images `(k, k)`, for feature maps on G `(|H|, k, k)`
     group:Group|str,
 )->Tensor:            # `(|H|, k, k)`, or `(|H|, |H|, k, k)`
-    "The kernel in all poses, 𝓛_h W; cut to a disc for groups off the grid."
+    """The kernel in all poses, 𝓛_h W; cut to a disc for groups off the grid.
+
+    Parameters
+    ----------
+    kernel : Tensor
+        for images `(k, k)`, for feature maps on G `(|H|, k, k)`
+    group : Group | str
+
+    Returns
+    -------
+    Tensor
+        `(|H|, k, k)`, or `(|H|, |H|, k, k)`
+    """
     group = get_group(group)
     kernel = _on_group(kernel, 'kernel', group, '(k, k)', '(|H|, k, k)')
     rows, cols = kernel.shape[-2:]
@@ -249,7 +301,16 @@ def plot_kernels(
     group:Group|str,
     cmap:str='cividis',    # matplotlib colour map
 )->Picture:
-    "A row of 𝓛_h W, or the matrix of 𝓛_h W[h⁻¹q]: output pose h by input pose q."
+    """A row of 𝓛_h W, or the matrix of 𝓛_h W[h⁻¹q]: output pose h by input pose q.
+
+    Parameters
+    ----------
+    kernel : Tensor
+        for images `(k, k)`, for feature maps on G `(|H|, k, k)`
+    group : Group | str
+    cmap : str, default 'cividis'
+        matplotlib colour map
+    """
     group, bank = get_group(group), moved_kernels(kernel, group)
     low, high = _scale(bank)
     bank = bank if (square := bank.ndim == 4) else bank[None]
@@ -294,7 +355,14 @@ def plot_cayley_table(
     group:Group|str,
     cmap:str='cividis', # matplotlib colour map
 )->Picture:
-    "Cayley table: row g, column h, entry gh (h is done first)."
+    """Cayley table: row g, column h, entry gh (h is done first).
+
+    Parameters
+    ----------
+    group : Group | str
+    cmap : str, default 'cividis'
+        matplotlib colour map
+    """
     group = get_group(group)
     n, size = len(group), min(8., 1.5 + .45*len(group))
     fig = Picture(figsize=(size + .6, size), layout='constrained')
@@ -320,7 +388,8 @@ def _generators(group:Group)->tuple[int, ...]:
     "Few elements that generate the group: first turn, first mirror, or what adds most."
     chosen:tuple[int, ...] = ()
     while len(reached := generate(group, *chosen)) < len(group):
-        def size(h:int)->int: return len(generate(group, *chosen, h))
+        def size(h:int, chosen:tuple=chosen)->int:
+            return len(generate(group, *chosen, h))
         missing = [h for h in group.elements if h not in reached]
         chosen += (max(missing, key=lambda h: (size(h), -h)),)
     return tuple(sorted(chosen))
@@ -330,7 +399,16 @@ def cayley_edges(
     generators=None,    # elements; a small set that suffices if None
     side:str='right',   # 'right' for arrows h → hs, 'left' for h → sh
 )->dict[int, list[tuple[int, int]]]:
-    "For each generator s the pairs (h, hs), or (h, sh); one of two if s undoes itself."
+    """For each generator s the pairs (h, hs), or (h, sh); one of two if s undoes itself.
+
+    Parameters
+    ----------
+    group : Group | str
+    generators, default None
+        elements; a small set that suffices if None
+    side : str, default 'right'
+        'right' for arrows h → hs, 'left' for h → sh
+    """
     group = get_group(group)
     chosen = _generators(group) if generators is None else tuple(generators)
     if side not in ('left', 'right'):
@@ -357,7 +435,16 @@ def plot_cayley_graph(
     generators=None,    # elements; a small set that suffices if None
     side:str='right',   # 'right' for arrows h → hs, 'left' for h → sh
 )->Picture:
-    "Arrows h → hs (or h → sh) for each generator s; turns inside, mirrors outside."
+    """Arrows h → hs (or h → sh) for each generator s; turns inside, mirrors outside.
+
+    Parameters
+    ----------
+    group : Group | str
+    generators, default None
+        elements; a small set that suffices if None
+    side : str, default 'right'
+        'right' for arrows h → hs, 'left' for h → sh
+    """
     group = get_group(group)
     edges, places = cayley_edges(group, generators, side), ring_places(group)
     fig = Picture(figsize=(5, 5), layout='constrained')
@@ -419,7 +506,18 @@ def strongest(
     threshold:float=.3,   # leave out responses below this share of the largest
     step:int=1,           # at most one arrow in each square of so many pixels
 )->Tensor:
-    "The strongest responses, `(n, 4)`: row, column, pose and response of each."
+    """The strongest responses, `(n, 4)`: row, column, pose and response of each.
+
+    Parameters
+    ----------
+    f : Tensor
+        one channel of a feature map on G, `(|H|, h, w)`
+    group : Group | str
+    threshold : float, default 0.3
+        leave out responses below this share of the largest
+    step : int, default 1
+        at most one arrow in each square of so many pixels
+    """
     f = _on_group(f, 'f', get_group(group), '(|H|, h, w)')
     best, pose = f.max(0)
     top, index = F.max_pool2d(best[None], step, ceil_mode=True, return_indices=True)
@@ -440,7 +538,23 @@ def plot_orientation(
     # what element 0 answers to, in degrees from the right, counter-clockwise
     towards:float=90.,
 )->Picture:
-    "An arrow at each strong response: direction q·v for pose q, length by strength."
+    """An arrow at each strong response: direction q·v for pose q, length by strength.
+
+    Parameters
+    ----------
+    f : Tensor
+        one channel of a feature map on G, `(|H|, h, w)`
+    group : Group | str
+    image : Tensor | None, default None
+        drawn below: `(h, w)`, `(1, h, w)` or `(3, h, w)`, of any resolution; the
+        largest response if None
+    threshold : float, default 0.3
+        leave out responses below this share of the largest
+    step : int, default 1
+        at most one arrow in each square of so many pixels
+    towards : float, default 90.0
+        what element 0 answers to, in degrees from the right, counter-clockwise
+    """
     group, arrows = get_group(group), strongest(f, group, threshold, step)
     f = _on_group(f, 'f', group, '(|H|, h, w)')
     h, w = f.shape[1:]
@@ -523,7 +637,19 @@ def plot_attention(
     # (row, column) of the asking place, counted on the map
     query:tuple[int, int]|None=None,
 )->Picture:
-    "Attention over an image, on one scale; contours at 25, 50 and 75 % of the top."
+    """Attention over an image, on one scale; contours at 25, 50 and 75 % of the top.
+
+    Parameters
+    ----------
+    attention : Tensor
+        weights `(h, w)`, or a map a pose or head `(n, h, w)`
+    image : Tensor
+        `(h, w)`, `(1, h, w)` or `(3, h, w)`, of any resolution
+    titles : list[str] | None, default None
+        one a map; numbers if None
+    query : tuple[int, int] | None, default None
+        (row, column) of the asking place, counted on the map
+    """
     maps, titles = _attention(attention, titles, query)
     n, h, w = maps.shape
     picture, top = _background(image, maps), maps.max().item() or 1.

@@ -27,7 +27,20 @@ def turned_back(
     # `(b)` and `(b, c)` are invariant, `(b, c, h, w)` is an image, five a feature map
     kind:str|None=None,
 )->Tensor:
-    "An output on a moved picture, moved back; an invariant has nothing to move."
+    """An output on a moved picture, moved back; an invariant has nothing to move.
+
+    Parameters
+    ----------
+    group : Group
+    h : int
+        how the picture was moved
+    y : Tensor
+        what a network said
+    kind : str | None, default None
+        'invariant', 'image', 'feature map' or 'vector on H'; if None read from the
+        axes: `(b)` and `(b, c)` are invariant, `(b, c, h, w)` is an image, five a
+        feature map
+    """
     shape = tuple(y.shape)
     if kind is None and y.ndim not in (1, 2, 4, 5):
         raise ValueError(f'an output of shape {shape} may turn with the picture or '
@@ -43,7 +56,17 @@ def answers(
     x:Tensor,           # `(b, c, h, w)`
     kind:str|None=None, # of the output: see `turned_back`
 )->Iterator[Tensor]:
-    "What a network says of each copy of the pictures, moved back, copy by copy."
+    """What a network says of each copy of the pictures, moved back, copy by copy.
+
+    Parameters
+    ----------
+    net : nn.Module
+    group : Group
+    x : Tensor
+        `(b, c, h, w)`
+    kind : str | None, default None
+        of the output: see `turned_back`
+    """
     for h in group.elements: yield turned_back(group, h, net(act(group, h, x)), kind)
 
 def _grid_group(group:Group|str)->Group:
@@ -53,7 +76,17 @@ def _grid_group(group:Group|str)->Group:
     return group
 
 class Symmetrise(nn.Module):
-    "The mean over a grid group of a network's outputs: equivariant, in eval mode."
+    """The mean over a grid group of a network's outputs: equivariant, in eval mode.
+
+    Parameters
+    ----------
+    net : nn.Module
+        images to scores, images or feature maps
+    group : Group | str
+        one that keeps the pixel grid
+    kind : str | None, default None
+        of the output: see `turned_back`
+    """
     def __init__(self,
         net:nn.Module,      # images to scores, images or feature maps
         group:Group|str,    # one that keeps the pixel grid
@@ -72,7 +105,15 @@ class Symmetrise(nn.Module):
 
 # %% ../nbs/2_training/15_three_ways.ipynb #c0b93de7
 class PatternScore(nn.Module):
-    "A number for each picture `(b, c, h, w)` → `(b,)`: a few fixed random patterns."
+    """A number for each picture `(b, c, h, w)` → `(b,)`: a few fixed random patterns.
+
+    Parameters
+    ----------
+    channels : int, default 1
+        of the picture
+    patterns : int, default 4
+    seed : int, default 0
+    """
     def __init__(self,
         channels:int=1,  # of the picture
         patterns:int=4,
@@ -91,7 +132,22 @@ class PatternScore(nn.Module):
         return F.conv2d(x, weight.to(x)).relu().mean((1, 2, 3))
 
 class Canonicalise(nn.Module):
-    "The network on the copy of each picture that scores highest, moved back."
+    """The network on the copy of each picture that scores highest, moved back.
+
+    Parameters
+    ----------
+    net : nn.Module
+        images to scores, images or feature maps
+    group : Group | str
+        one that keeps the pixel grid
+    score : nn.Module | None, default None
+        `(b, c, h, w)` to `(b,)`; patterns if None. With parameters that want a gradient
+        all copies count in train mode, by the softmax of their scores
+    channels : int, default 1
+        of the picture, for the patterns
+    kind : str | None, default None
+        of the output: see `turned_back`
+    """
     def __init__(self,
         net:nn.Module,      # images to scores, images or feature maps
         group:Group|str,    # one that keeps the pixel grid

@@ -300,7 +300,7 @@ VALUES = (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Tu
           ast.Dict, ast.JoinedStr)
 SAYS = r'print'
 DRAWS = (r'plot_\w+|Picture|Markdown|HTML|Image|SVG|show|tight_layout|suptitle|display'
-         r'|RotateAndPermute|CayleyExplorer|KernelOrbit|ClickAndTurn|EquivarianceMeter')
+         r'|RotateAndPermute|CayleyExplorer|ClickAndTurn|EquivarianceMeter')
 PICTURES = {'image/png', 'image/svg+xml', 'text/html', 'text/markdown'}
 
 def stored_outputs(nb):

@@ -14,8 +14,10 @@ import psutil
 import pytest
 import torch
 from PIL import Image
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from eqtutor import __version__
 from eqtutor.cli import app, group_of
 from eqtutor.demo import run_demo, turn_digits
 from eqtutor.groups import GROUPS
@@ -23,9 +25,11 @@ from eqtutor.labs.sandbox import INSTALL
 from eqtutor.models import MODELS
 from eqtutor.models.group_cnn import z2_cnn
 from eqtutor.models.registry import get_model
+from eqtutor.names import MissingExtra
 from eqtutor.papers.benchmarks import BENCHMARKS
 from eqtutor.papers.protocol import Comparison
 from eqtutor.train import digits, load_weights
+from eqtutor.widgets import CayleyExplorer
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'
@@ -124,6 +128,99 @@ def test_damaged_data_gets_one_paragraph(tmp_path, monkeypatch):
     code, output, *_ = eqtutor('demo', '--data', 'mnist', '--out', tmp_path/'out')
     assert code == 1 and 'is damaged' in output and 'Delete this file' in output
     assert 'Traceback' not in output
+
+
+# --- what it loads before it works
+
+HEAVY = ('torch', 'numpy', 'torchvision', 'matplotlib', 'accelerate', 'sklearn', 'PIL', 'jinja2',
+         'ipywidgets')
+MEASURED = """
+import json, sys, time
+from pathlib import Path
+sys.argv = ['eqtutor', *{words!r}]
+try:
+    {code}
+finally:
+    status = Path('/proc/self/status')
+    lines = status.read_text().splitlines() if status.exists() else []
+    peak = [int(line.split()[1]) for line in lines if line.startswith('VmHWM')]
+    loaded = [name for name in {names!r} if name in sys.modules]
+    print(json.dumps([loaded, time.process_time(), *peak]), file=sys.stderr)
+"""
+
+def measured(*words, code='from eqtutor.__main__ import main; main()'):
+    "In a fresh process: what it says, heavy libraries, seconds of the processor, peak in kB."
+    text = MEASURED.format(words=words, code=code, names=HEAVY)
+    done = subprocess.run([sys.executable, '-c', text], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, *json.loads(done.stderr.splitlines()[-1])
+
+def commands(group, *words):
+    "The words of every command, and of every group of commands."
+    yield words
+    for name, command in getattr(group, 'commands', {}).items():
+        yield from commands(command, *words, name)
+
+@pytest.fixture(scope='module')
+def torch_alone(): return measured(code='import torch')
+
+def is_light(loaded, seconds, *peak, beside):
+    return loaded == [] and seconds < .5*beside[2] and all(kB < 60_000 for kB in peak)
+
+@pytest.mark.parametrize('words', [
+    ('--version',), *((*words, '--help') for words in commands(get_command(app)))], ids=' '.join)
+def test_version_and_help_load_nothing_heavy(words, torch_alone):
+    said, *cost = measured(*words)
+    assert __version__ in said if words == ('--version',) else 'Usage: eqtutor' in said
+    assert is_light(*cost, beside=torch_alone), cost
+
+def test_what_loads_something_heavy_is_found(torch_alone):
+    assert not is_light(*torch_alone[1:], beside=torch_alone)
+
+
+# --- what an extra brings
+
+@pytest.mark.parametrize('library, extra, words', [
+    ('sklearn', 'train', 'demo'), ('accelerate', 'train', 'demo'),
+    ('torchvision', 'train', 'train --data mnist'), ('h5py', 'pcam', 'train --data pcam'),
+    ('submitit', 'cluster', 'reproduce --table P1.1 --executor slurm'),
+    ('onnxscript', 'onnx', 'export p4-cnn -o net.onnx'), ('jupyterlab', 'lab', 'lab course')])
+def test_a_missing_library_is_named_with_the_command_that_brings_it(
+        library, extra, words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, library, None)
+    assert f"pip install 'eqtutor[{extra}]'" in refused(*words.split())
+
+IMPORTS = """
+import sys
+from eqtutor.names import MissingExtra
+for name in {libraries!r}:
+    sys.modules[name] = None
+    try: import {module}
+    except MissingExtra as error: print(error)
+    del sys.modules[name]
+import {module}
+"""
+
+@pytest.mark.parametrize('module, extra, libraries', [
+    ('eqtutor.plot', 'lab', ['matplotlib']), ('eqtutor.demo', 'train', ['matplotlib']),
+    ('eqtutor.widgets', 'lab', ['matplotlib', 'jinja2', 'PIL', 'rjsmin'])])
+def test_a_module_that_needs_an_extra_names_it(module, extra, libraries):
+    code = IMPORTS.format(module=module, libraries=libraries)
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        f"This needs {name}, which is not installed: pip install 'eqtutor[{extra}]'"
+        for name in libraries], done.stderr
+    assert done.returncode == 0, done.stderr
+
+def test_a_widget_without_ipywidgets_is_a_page(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ipywidgets', None)
+    monkeypatch.delenv('EQTUTOR_STATIC', raising=False)
+    monkeypatch.delenv('IN_TEST', raising=False)
+    widget = CayleyExplorer('p4')
+    with pytest.raises(MissingExtra, match=r"ipywidgets.*pip install 'eqtutor\[lab\]'"):
+        widget.live()
+    assert set(widget._repr_mimebundle_()) == {'text/plain', 'text/html'}
 
 
 # --- in this process
@@ -287,7 +384,7 @@ def test_messages_name_the_flag_that_was_typed(tmp_path):
     ('widget', 'p4-cnn', '--out')])
 def test_a_folder_for_a_file_is_refused_before_the_work(command, tmp_path, monkeypatch):
     def late(*args, **options): raise AssertionError('it was measured')
-    monkeypatch.setattr('eqtutor.cli.measure', late)
+    monkeypatch.setattr('eqtutor.papers.protocol.measure', late)
     assert 'is a folder: expected a file to write' in refused(*command, tmp_path)
 
 
@@ -338,7 +435,7 @@ def test_labs_grade_refuses_without_a_sandbox_unless_told(tmp_path, monkeypatch)
     out, marks = tmp_path/'out', tmp_path/'marks'
     run('labs', 'build', out, '--chapters', '01')
     (out/'01_groups'/'01_groups.ipynb').rename(out/'e\x1b[2Jve.ipynb')
-    monkeypatch.setattr(sys.modules['eqtutor.labs.grade'], 'without_isolation', lambda: INSTALL)
+    monkeypatch.setattr('eqtutor.labs.grade.without_isolation', lambda: INSTALL)
     assert 'apt-get install bubblewrap' in refused('labs', 'grade', out, '--out', marks)
     assert not marks.exists()
     marked = run('labs', 'grade', out, '--out', marks, '--unsafe')
@@ -358,7 +455,7 @@ def test_lab_copies_the_course(tmp_path, monkeypatch):
 def test_lab_passes_arguments_on(tmp_path, monkeypatch, words, folder):
     opened = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr('eqtutor.cli.open_lab', lambda *told: opened.append(told) or 0)
+    monkeypatch.setattr('eqtutor.labs.student.open_lab', lambda *told: opened.append(told) or 0)
     assert run('lab', *words).exit_code == 0
     assert opened == [(Path(folder), ['--allow-root'])]
 

@@ -1,9 +1,9 @@
-"What is said about a name that is not known."
+"What is said about a name that is not known, and about a library that is not installed."
 import sys
 
 import pytest
 
-from eqtutor.names import require, unknown_name
+from eqtutor.names import MissingExtra, needs, require, unknown_name
 
 KNOWN = {'p4': 4, 'p4m': 8, 'mirror': 2}
 
@@ -17,15 +17,28 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, message):
     assert str(unknown_name('group', name, KNOWN, 'or a Group.')) == message
 
 
-def test_a_missing_library_is_named_with_the_command_that_brings_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, 'h5py', None)
-    with pytest.raises(ImportError, match=r"needs h5py, .*pip install 'eqtutor\[pcam\]'"):
-        require('h5py', 'pcam')
-    assert require('json.decoder', 'pcam').JSONDecoder
+def test_a_library_that_is_there_is_imported():
+    assert require('json.decoder', 'train') is sys.modules['json.decoder']
 
 
-def test_a_library_that_lacks_another_one_is_not_called_missing(monkeypatch, tmp_path):
-    (tmp_path/'outer_library.py').write_text('import inner_library')
+@pytest.mark.parametrize('module', ['matplotlib', 'matplotlib.figure'])
+def test_a_missing_library_is_named_with_the_command(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'matplotlib', None)
+    monkeypatch.delitem(sys.modules, 'matplotlib.figure', raising=False)
+    words = r"^This needs matplotlib, which is not installed: pip install 'eqtutor\[lab\]'$"
+    with pytest.raises(MissingExtra, match=words): require(module, 'lab')
+    with pytest.raises(MissingExtra, match=words), needs('lab'):
+        from matplotlib.figure import Figure  # noqa: F401
+
+
+def test_what_a_library_itself_lacks_is_named(monkeypatch, tmp_path):
+    (tmp_path/'halfway.py').write_text('import nowhere')
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="No module named 'inner_library'"):
-        require('outer_library', 'pcam')
+    with pytest.raises(MissingExtra, match='This needs nowhere, which'): require('halfway', 'onnx')
+
+
+def test_a_library_that_fails_says_why_itself(monkeypatch, tmp_path):
+    (tmp_path/'broken.py').write_text('from json import nothing')
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match='cannot import') as caught: require('broken', 'onnx')
+    assert caught.type is ImportError

@@ -72,7 +72,7 @@ def renewed(
         record = bench(name)
         new = table(make(first_rows(record)), provenance_mark(record))
         written, found = re.subn(rf'(<!-- {mark} -->\n)(\|.*\n)+(\n†.*\n)?',
-                                 lambda m: m[1] + new, text)
+                                 lambda m, new=new: m[1] + new, text)
         if found != 1: raise ValueError(f'expected one table after <!-- {mark} -->, got {found}')
         text = written
     escnn = bench('escnn')

@@ -42,8 +42,8 @@ failed=0
 for end in "${@:-lowest newest}"; do
     for one in $end; do
         case $one in
-            lowest) fresh lowest python3.10 2.4.0 0.19.0 ;;
-            newest) fresh newest python3.13 '' '' ;;
+            lowest) fresh lowest python3.11 2.4.0 0.19.0 ;;
+            newest) fresh newest python3.14 '' '' ;;
             here) row here python ;;
             *) echo "unknown: $one (lowest, newest or here)" >&2; exit 2 ;;
         esac

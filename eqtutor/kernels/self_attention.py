@@ -58,7 +58,27 @@ def plan_attention(
     dropout:float=0.,      # of the attention weights
     cuda:bool=False,       # is the input on a GPU?
 )->AttentionPlan:
-    "Tiles half as large as the window, and parts about as large as a cache."
+    """Tiles half as large as the window, and parts about as large as a cache.
+
+    Parameters
+    ----------
+    image : tuple[int, int]
+        rows and columns of the input
+    window : int | None
+        odd side of the neighbourhood; None: the whole image
+    poses : int
+        of queries, and of sources: |H|, or 1 on an image
+    targets : int
+        poses of the output
+    channels : int
+        of all heads together
+    crop : int, default 0
+        output pixels to leave out on each side
+    dropout : float, default 0.0
+        of the attention weights
+    cuda : bool, default False
+        is the input on a GPU?
+    """
     compiling = torch.compiler.is_compiling()
     limit = 2**23 if cuda or compiling else 2**19            # scores to hold at once
     pixels, (h, w) = image[0]*image[1], (n - 2*crop for n in image)
@@ -81,7 +101,15 @@ def _divisor(n:int, largest:int)->int:
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #0000000d
 class Workspace:
-    "Named memory for large intermediate results; none while compiling: compilers plan."
+    """Named memory for large intermediate results; none while compiling: compilers plan.
+
+    Parameters
+    ----------
+    like : Tensor
+        whose device and dtype it has
+    size : int
+        of a slot, in numbers
+    """
     slots = ('scratch', 'over_offsets', 'over_poses', 'masked',
              'offset_grads', 'pose_grads')
 
@@ -106,7 +134,15 @@ def sum_of_products(
     ys:Sequence[Tensor],
     out:Tensor|None=None, # memory for the sum
 )->Tensor:
-    "Σ xs·ys, added up a term at a time: nothing with an axis more is ever held."
+    """Σ xs·ys, added up a term at a time: nothing with an axis more is ever held.
+
+    Parameters
+    ----------
+    xs : Sequence[Tensor]
+    ys : Sequence[Tensor]
+    out : Tensor | None, default None
+        memory for the sum
+    """
     total = torch.mul(xs[0], ys[0], out=out)
     for x, y in zip(xs[1:], ys[1:]): total = total.addcmul_(x, y)
     return total
@@ -120,7 +156,22 @@ def two_levels(
     bias:Tensor,         # 0 or −∞, `(g, t, K)`
     space:Workspace,
 )->tuple[Tensor, Tensor]:
-    "Weights A over offsets `(B, t, S, R, K)`, B over poses at each `(B, t, S, Q, K)`."
+    """Weights A over offsets `(B, t, S, R, K)`, B over poses at each `(B, t, S, Q, K)`.
+
+    Parameters
+    ----------
+    q : Tensor
+        `(B, t, S, d)`
+    k : Tensor
+        `(B, Q, K, d)`
+    poses : Tensor
+        `(S, Q, d)`
+    offsets : Tensor
+        `(t, R, K, d)`
+    bias : Tensor
+        0 or −∞, `(g, t, K)`
+    space : Workspace
+    """
     (B, t, S, _), (Q, K), R = q.shape, k.shape[1:3], offsets.shape[1]
     b = torch.bmm(q.flatten(1, 2), k.flatten(1, 2).mT,
                   out=space('over_poses', B, t*S, Q*K))                 # c(h̃, ĥ, Δ)
@@ -142,7 +193,16 @@ def mix(
     b:Tensor,            # `(B, t, S, Q, K)`
     space:Workspace,
 )->Tensor:
-    "M, `(B, t·R, Q·K)`: what targets take from sources, summed over the query poses."
+    """M, `(B, t·R, Q·K)`: what targets take from sources, summed over the query poses.
+
+    Parameters
+    ----------
+    a : Tensor
+        `(B, t, S, R, K)`
+    b : Tensor
+        `(B, t, S, Q, K)`
+    space : Workspace
+    """
     (B, t, _, R, K), Q = a.shape, b.shape[3]
     m = sum_of_products(a.unsqueeze(4).unbind(2), b.unsqueeze(3).unbind(2),
                         space('scratch', B, t, R, Q, K))
@@ -154,7 +214,20 @@ def key_blocks(
     tile:tuple[int, int],
     extent:tuple[int, int],
 )->Tensor:                 # `(B, Q, K, e)`
-    "Blocks of `extent` places, one every `tile` places."
+    """Blocks of `extent` places, one every `tile` places.
+
+    Parameters
+    ----------
+    x : Tensor
+        `(N, Q, Y, X, e)`
+    tile : tuple[int, int]
+    extent : tuple[int, int]
+
+    Returns
+    -------
+    Tensor
+        `(B, Q, K, e)`
+    """
     x = x.unfold(2, extent[0], tile[0]).unfold(3, extent[1], tile[1])
     return rearrange(x, 'N Q gy gx e Ky Kx -> (N gy gx) Q (Ky Kx) e')
 
@@ -163,7 +236,16 @@ def overlap_add(
     dim:int,  # of the blocks; their entries are the next
     tile:int, # from one block to the next
 )->Tensor:
-    "The transpose of `unfold`: two axes become one, overlaps are added up."
+    """The transpose of `unfold`: two axes become one, overlaps are added up.
+
+    Parameters
+    ----------
+    x : Tensor
+    dim : int
+        of the blocks; their entries are the next
+    tile : int
+        from one block to the next
+    """
     n, k = x.shape[dim:dim + 2]
     m = -(-k//tile)
     if k < m*tile: x = F.pad(x, [*[0, 0]*(x.ndim - 2 - dim), 0, m*tile - k])
@@ -178,7 +260,22 @@ def add_blocks(
     tile:tuple[int, int],
     extent:tuple[int, int],
 )->Tensor:                 # `(N, Q, Y, X, e)`
-    "The transpose of `key_blocks`."
+    """The transpose of `key_blocks`.
+
+    Parameters
+    ----------
+    x : Tensor
+        `(B, Q, K, e)`
+    size : Sequence[int]
+        (Y, X)
+    tile : tuple[int, int]
+    extent : tuple[int, int]
+
+    Returns
+    -------
+    Tensor
+        `(N, Q, Y, X, e)`
+    """
     gy, gx = ((n - e)//t + 1 for n, e, t in zip(size, extent, tile))
     x = rearrange(x, '(N gy gx) Q (Ky Kx) e -> N Q gy Ky gx Kx e',
                   gy=gy, gx=gx, Ky=extent[0])
@@ -191,7 +288,16 @@ def dropout_mask(
     device:torch.device|str,
     noise:torch.Generator|None=None,
 )->Tensor:
-    "True with probability 1 − p: four draws from each random number of 64 bits."
+    """True with probability 1 − p: four draws from each random number of 64 bits.
+
+    Parameters
+    ----------
+    shape : Sequence[int]
+    p : float
+        rounded to 2⁻¹⁶
+    device : torch.device | str
+    noise : torch.Generator | None, default None
+    """
     n = math.prod(shape)
     bits = torch.randint(-2**63, 2**63 - 1, (-(-n//4),), device=device, generator=noise)
     return bits.view(torch.int16)[:n].view(shape) >= round(p*2**16) - 2**15
@@ -199,7 +305,13 @@ def dropout_mask(
 def draw_seed(
     p:float, # rate of the dropout
 )->int|None:
-    "A seed to draw a mask from, twice if need be; None without dropout, or compiling."
+    """A seed to draw a mask from, twice if need be; None without dropout, or compiling.
+
+    Parameters
+    ----------
+    p : float
+        rate of the dropout
+    """
     if not p or torch.compiler.is_compiling(): return None
     return int(torch.randint(2**62, ()))
 
@@ -232,7 +344,27 @@ def parts(
     plan:AttentionPlan,
     space:Workspace,
 )->Iterator[tuple[slice, Part]]:
-    "Which of the N, and their weights, one part after the other."
+    """Which of the N, and their weights, one part after the other.
+
+    Parameters
+    ----------
+    q : Tensor
+        `(N, g, t, S, d)`
+    kv : Tensor
+        `(N, Q, Y, X, 2d)`
+    poses : Tensor
+        `(S, Q, d)`
+    offsets : Tensor
+        `(t, R, K, d)`
+    bias : Tensor
+        `(g, t, K)`
+    mask : Tensor | None
+        of dropout, `(N, g, t, S, Q, K)`
+    seed : int | None
+        or what to draw it from
+    plan : AttentionPlan
+    space : Workspace
+    """
     noise = seeded(q.device, seed)
     slices = [slice(None)]
     if plan.images is not None:
@@ -253,7 +385,16 @@ def workspace_for(
     offsets:Tensor,
     plan:AttentionPlan,
 )->Workspace:
-    "Slots for the largest tensor of a part."
+    """Slots for the largest tensor of a part.
+
+    Parameters
+    ----------
+    q : Tensor
+        arguments as for `parts`
+    kv : Tensor
+    offsets : Tensor
+    plan : AttentionPlan
+    """
     (N, g, t, S, _), Q, (_, R, K, _) = q.shape, kv.shape[1], offsets.shape
     if plan.images is not None: N = min(plan.size, N)
     return Workspace(q, N*g*t*K*max(S*R, S*Q, R*Q))
@@ -269,7 +410,25 @@ def attend_forward(
     seed:int|None,
     plan:AttentionPlan,
 )->Tensor:              # `(N, g, t, R, d)`
-    "y = Σ M·v for all tiles."
+    """y = Σ M·v for all tiles.
+
+    Parameters
+    ----------
+    q : Tensor
+        arguments as for `parts`
+    kv : Tensor
+    poses : Tensor
+    offsets : Tensor
+    bias : Tensor
+    mask : Tensor | None
+    seed : int | None
+    plan : AttentionPlan
+
+    Returns
+    -------
+    Tensor
+        `(N, g, t, R, d)`
+    """
     y = q.new_empty(*q.shape[:3], offsets.shape[1], q.shape[-1])
     space = workspace_for(q, kv, offsets, plan)
     for at, part in parts(q, kv, poses, offsets, bias, mask, seed, plan, space):
@@ -292,7 +451,19 @@ def part_gradients(
     g:Tensor,       # of the output, `(B, t·R, d)`
     space:Workspace,
 )->Gradients:
-    "The derivation above, line by line."
+    """The derivation above, line by line.
+
+    Parameters
+    ----------
+    part : Part
+    poses : Tensor
+        `(S, Q, d)`
+    offsets : Tensor
+        `(t, R, K, d)`
+    g : Tensor
+        of the output, `(B, t·R, d)`
+    space : Workspace
+    """
     q, k, v, a, b, masked = part
     (B, t, S, R, K), Q = a.shape, b.shape[3]
     dv = torch.bmm(mix(a, masked, space).mT, g).view(v.shape)
@@ -333,7 +504,22 @@ def attend_backward(
     seed:int|None,
     plan:AttentionPlan,
 )->tuple[Tensor, Tensor, Tensor, Tensor]:
-    "Gradients of `q`, `kv`, `poses` and `offsets`, these two added up over the parts."
+    """Gradients of `q`, `kv`, `poses` and `offsets`, these two added up over the parts.
+
+    Parameters
+    ----------
+    g : Tensor
+        of the output, `(N, g, t, R, d)`
+    q : Tensor
+        further arguments as for `parts`
+    kv : Tensor
+    poses : Tensor
+    offsets : Tensor
+    bias : Tensor
+    mask : Tensor | None
+    seed : int | None
+    plan : AttentionPlan
+    """
     dq, dkv = q.new_empty(q.shape), kv.new_empty(kv.shape)
     dposes, doffsets = poses.new_zeros(poses.shape), offsets.new_zeros(offsets.shape)
     space = workspace_for(q, kv, offsets, plan)
@@ -368,7 +554,14 @@ def recompute_later(
     compute:Callable[[], tuple[Tensor, Tensor]],
     *needed:Tensor,                              # what it reads: an input, then weights
 )->Callable[[], tuple[Tensor, Tensor]]|None:
-    "`compute` for the backward pass: autocast as it is now, an error after changes."
+    """`compute` for the backward pass: autocast as it is now, an error after changes.
+
+    Parameters
+    ----------
+    compute : Callable[[], tuple[Tensor, Tensor]]
+    *needed : Tensor
+        what it reads: an input, then weights
+    """
     if torch.compiler.is_compiling() or not torch.is_grad_enabled(): return None
     watched = [t for t in needed if not t.is_inference()]       # those have no versions
     versions = [t._version for t in watched]
@@ -392,7 +585,29 @@ def attend_tiles(
     plan:AttentionPlan,
     recompute:Callable[[], Sequence[Tensor]]|None=None, # gives q and kv again
 )->Tensor:              # `(N, g, t, R, d)`
-    "Attention in tiles, with the plan's dropout, in one pass or in one for each h."
+    """Attention in tiles, with the plan's dropout, in one pass or in one for each h.
+
+    Parameters
+    ----------
+    q : Tensor
+        `(N, g, t, S, d)`
+    kv : Tensor
+        `(N, Q, Y, X, 2d)`
+    poses : Tensor
+        `(passes, S, Q, d)`
+    offsets : Tensor
+        `(t, R, K, d)`
+    bias : Tensor
+        `(g, t, K)`
+    plan : AttentionPlan
+    recompute : Callable[[], Sequence[Tensor]] | None, default None
+        gives q and kv again
+
+    Returns
+    -------
+    Tensor
+        `(N, g, t, R, d)`
+    """
     p, mask, seed = plan.dropout, None, draw_seed(plan.dropout)
     if p and seed is None:
         shape = *q.shape[:4], kv.shape[1], bias.shape[-1]
@@ -412,7 +627,26 @@ def attend_heads(
     plan:AttentionPlan,
     recompute:Callable[[], Sequence[Tensor]]|None=None,
 )->Tensor:              # `(b, n, g, t, R, d)`
-    "All images and heads beside each other; while compiling some heads, of all images."
+    """All images and heads beside each other; while compiling some heads, of all images.
+
+    Parameters
+    ----------
+    q : Tensor
+        `(b, n, g, t, S, d)`
+    kv : Tensor
+        `(b, n, Q, Y, X, 2d)`
+    poses : Tensor
+        further arguments as for `attend_tiles`
+    offsets : Tensor
+    bias : Tensor
+    plan : AttentionPlan
+    recompute : Callable[[], Sequence[Tensor]] | None, default None
+
+    Returns
+    -------
+    Tensor
+        `(b, n, g, t, R, d)`
+    """
     def attend(q:Tensor, kv:Tensor, recompute=None)->Tensor:
         y = attend_tiles(q.flatten(0, 1), kv.flatten(0, 1), poses, offsets, bias, plan,
                          recompute)
@@ -439,7 +673,16 @@ def look_up(
     offset:Tensor,         # rows and columns, `(t, K, 2)`
     reach:tuple[int, int],
 )->tuple[Tensor, Tensor]:
-    "Which keys are within reach `(t, K)`, and vectors of their offsets `(t, R, K, d)`."
+    """Which keys are within reach `(t, K)`, and vectors of their offsets `(t, R, K, d)`.
+
+    Parameters
+    ----------
+    table : Tensor
+        `(offsets, R, d)`, row by row
+    offset : Tensor
+        rows and columns, `(t, K, 2)`
+    reach : tuple[int, int]
+    """
     rows, columns = offset.unbind(-1)
     near = (rows.abs() <= reach[0]) & (columns.abs() <= reach[1])
     index = (rows + reach[0])*(2*reach[1] + 1) + columns + reach[1]
@@ -576,7 +819,28 @@ def streamed_attention(
     plan:AttentionPlan, # of `plan_attention`
     recompute:Callable[[], tuple[Tensor, Tensor]]|None=None, # of `recompute_later`
 )->Tensor:              # `(b, n, h, w, R, d)`
-    "Softmax over offsets and source poses, summed over query poses (Definition 23.7)."
+    """Softmax over offsets and source poses, summed over query poses (Definition 23.7).
+
+    Parameters
+    ----------
+    q : Tensor
+        queries, cropped, `(b, n, S, h, w, d)`
+    kv : Tensor
+        keys beside values, padded, `(b, n, Q, Y, X, 2d)`
+    table : Tensor
+        vectors of the offsets within `plan.reach`, `(offsets, R, d)`
+    poses : Tensor
+        vectors of the poses, `(passes, S, Q, d)`
+    plan : AttentionPlan
+        of `plan_attention`
+    recompute : Callable[[], tuple[Tensor, Tensor]] | None, default None
+        of `recompute_later`
+
+    Returns
+    -------
+    Tensor
+        `(b, n, h, w, R, d)`
+    """
     if plan.radius is None: return _whole_image(q, kv, table, poses, plan)
     native = runs_native('attention', q, kv, table, poses)
     attend = _windows_in_c if native else _windows

@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 import types
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,7 @@ def answer_apart(task:dict, limits:dict, names:dict)->bytes:
     os.close(send)
     data, ending = collect(receive, pid, limits['seconds'])
     os.close(receive)
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
+    with suppress(OSError): os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     if ending == 'time': return stopped(f'no answer within {limits["seconds"]} s')
     if ending == 'size': return stopped('the answer is too large')

@@ -18,11 +18,13 @@ REMEDY = ('Copies for Colab install the commit they were made from: make them in
 def own_requirement()->str:
     """What pip installs to have this package with this course, and no other state of it.
 
+    With what a lesson computes and draws with; Colab has a Jupyter of its own.
+
     In a clone its commit; of an installed package the commit or the release that pip installed.
     """
     root = package_folder().parent
     if course_folder().parent != root: return installed_requirement(root)
-    return f'eqtutor @ git+{REPOSITORY}@{clean_commit(root)}'
+    return f'eqtutor[train] @ git+{REPOSITORY}@{clean_commit(root)}'
 
 
 def installed_requirement(
@@ -33,12 +35,12 @@ def installed_requirement(
     if found is None:
         raise ValueError(f'{site} does not say where its eqtutor comes from. {REMEDY}')
     written = found.read_text('direct_url.json')   # PEP 610: missing for what an index gave
-    if written is None: return f'eqtutor=={found.version}'
+    if written is None: return f'eqtutor[train]=={found.version}'
     told = json.loads(written)
     if told.get('vcs_info', {}).get('vcs') != 'git' or not told['url'].startswith('https:'):
         raise ValueError(f'eqtutor was installed from {told["url"]}, which is no commit that '
                          f'others can install. {REMEDY}')
-    return f'eqtutor @ git+{told["url"]}@{told["vcs_info"]["commit_id"]}'
+    return f'eqtutor[train] @ git+{told["url"]}@{told["vcs_info"]["commit_id"]}'
 
 
 def clean_commit(

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from .exercise import get_exercise
 from .handins import find_hand_ins
+from .judging import grade_notebook
 
 SIGNS = {'passed': '✓', 'written': '✓', 'unsolved': '·', 'missing': '·'}   # of a row; ✗ else
 
@@ -22,7 +24,6 @@ def progress(
     Chapter, exercise, kind, state, marks, message. Files without exercises are passed over. Nothing
     is shut in: run it on your own notebooks only.
     """
-    from .judging import grade_notebook  # loads torch, which the package does without
     found = find_hand_ins([Path(p) for p in paths], Path('/dev/null')).values()
     files = [h.path for h in found]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -35,7 +36,6 @@ def progress_row(
     v:dict,      # a verdict as plain data
 )->dict:
     "A row of `progress`; a proof that waits for a person is 'written'."
-    from .exercise import get_exercise
     state = 'written' if v['state'] == 'by hand' else v['state']
     silent = state in ('written', 'unsolved')
     kind = get_exercise(v['id']).kind   # type: ignore[union-attr]

@@ -39,14 +39,15 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..interpreter import find_program, import_path
 
-if os.name == 'posix': import resource   # on Windows `check` works, and nothing here
+if os.name == 'posix':   # on Windows `check` works, and nothing here
+    import resource
 
 HERE = Path(__file__).resolve().parent
 INSIDE = Path('/package/eqtutor')   # the package, as the sandbox sees it
@@ -295,10 +296,7 @@ def end(process:subprocess.Popen)->None:
 
 def kill_quietly(pid:int)->None:
     "End what may have ended already."
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except OSError:
-        pass
+    with suppress(OSError): os.kill(pid, signal.SIGKILL)
 
 
 # --- control groups

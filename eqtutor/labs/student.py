@@ -334,7 +334,8 @@ def install_cell(
     requirement:str, # what pip is to install
 )->dict:
     "The cell that installs the package on Colab, and only there."
-    line = f"! [ -e /content ] && pip install -Uqq '{requirement}' fastcore  # on Google Colab"
+    line = (f"! [ -e /content ] && pip install -Uqq '{requirement}' fastcore ipywidgets"
+            '  # on Google Colab')
     return {'cell_type': 'code', 'id': 'install', 'metadata': {}, 'outputs': [],
             'execution_count': None, 'source': [line]}
 

@@ -19,7 +19,16 @@ from ..nn.layers import GroupBatchNorm2d, SpatialPool2d
 
 # %% ../../nbs/5_workshop/69_unet.ipynb #e364eacd
 class ConvBlock(nn.Sequential):
-    "Two 3×3 convolutions, each with norm and ReLU; the first may lift."
+    """Two 3×3 convolutions, each with norm and ReLU; the first may lift.
+
+    Parameters
+    ----------
+    in_channels : int
+    out_channels : int
+    group : Group | str
+    lifts : bool, default False
+        the input is a picture
+    """
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -34,7 +43,21 @@ class ConvBlock(nn.Sequential):
         super().__init__(*layers)
 
 class GroupUNet(nn.Module):
-    "Pictures `(b, c, h, w)` to scores of each pixel `(b, classes, h, w)`."
+    """Pictures `(b, c, h, w)` to scores of each pixel `(b, classes, h, w)`.
+
+    Parameters
+    ----------
+    group : Group | str, default 'p4'
+        'Z2' gives the plain U-Net
+    width : int, default 8
+        channels of the first stage
+    classes : int, default 2
+    in_channels : int, default 1
+    depth : int, default 2
+        how often it halves
+    up : str, default 'upsample'
+        'upsample' (nearest, and a convolution), 'transposed'
+    """
     def __init__(self,
         group:Group|str='p4',   # 'Z2' gives the plain U-Net
         width:int=8,            # channels of the first stage
@@ -77,7 +100,15 @@ def check_halves(
     x:Tensor,  # `(…, h, w)`
     depth:int, # how often it is halved
 )->None:
-    "Raise where a side cannot be halved so often."
+    """Raise where a side cannot be halved so often.
+
+    Parameters
+    ----------
+    x : Tensor
+        `(…, h, w)`
+    depth : int
+        how often it is halved
+    """
     if all(n % 2**depth == 0 for n in x.shape[-2:]): return
     raise ValueError(f'both sides must be multiples of {2**depth}, so that halving '
                      f'{depth} times and doubling lead back: got {tuple(x.shape)}')

@@ -1,29 +1,29 @@
 "The layers: `from eqtutor.nn import LiftingConv2d, GroupConv2d, GroupPool`."
 # Plain module: edited by hand, no notebook exports it.
 from .affine import (
-                     AffineSelfConv2d,
-                     GroupAffineSelfConv2d,
-                     GroupSimpleAffineSelfConv2d,
-                     LiftingAffineSelfConv2d,
-                     SimpleAffineSelfConv2d,
+    AffineSelfConv2d,
+    GroupAffineSelfConv2d,
+    GroupSimpleAffineSelfConv2d,
+    LiftingAffineSelfConv2d,
+    SimpleAffineSelfConv2d,
 )
 from .attention import (
-                     ChannelAttention,
-                     SelfAttention2d,
-                     SpatialAttention,
-                     SqueezeExcitation,
-                     StandAloneSelfAttention2d,
+    ChannelAttention,
+    SelfAttention2d,
+    SpatialAttention,
+    SqueezeExcitation,
+    StandAloneSelfAttention2d,
 )
 from .attentive import AttentiveGroupConv2d, AttentiveLiftingConv2d
 from .convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .decoders import GroupConvTranspose2d, GroupUpsample2d
 from .e4 import E4Conv2d
 from .layers import (
-                     GroupAdaptivePool2d,
-                     GroupBatchNorm2d,
-                     GroupLayerNorm2d,
-                     GroupPool,
-                     SpatialPool2d,
+    GroupAdaptivePool2d,
+    GroupBatchNorm2d,
+    GroupLayerNorm2d,
+    GroupPool,
+    SpatialPool2d,
 )
 from .self_attention import GroupSelfAttention2d, LiftingSelfAttention2d
 

@@ -19,7 +19,15 @@ from .convolution import EquivariantConv2d
 
 # %% ../../nbs/5_workshop/67_decoders.ipynb #314de992
 class GroupUpsample2d(nn.Module):
-    "`(b, c, h, w)` or `(b, c, |H|, h, w)`, each side a whole number of times longer."
+    """`(b, c, h, w)` or `(b, c, |H|, h, w)`, each side a whole number of times longer.
+
+    Parameters
+    ----------
+    scale_factor : int, default 2
+        whole: see Propositions 67.1 and 67.2
+    mode : str, default 'nearest'
+        'nearest' or 'bilinear'
+    """
     def __init__(self,
         scale_factor:int=2,    # whole: see Propositions 67.1 and 67.2
         mode:str='nearest',    # 'nearest' or 'bilinear'
@@ -44,7 +52,28 @@ class GroupUpsample2d(nn.Module):
 
 # %% ../../nbs/5_workshop/67_decoders.ipynb #7712822e
 class GroupConvTranspose2d(EquivariantConv2d):
-    "Writes windows, `stride` apart: `(b, i, |H|, h, w)` to `(b, o, |H|, h2, w2)`."
+    """Writes windows, `stride` apart: `(b, i, |H|, h, w)` to `(b, o, |H|, h2, w2)`.
+
+    Parameters
+    ----------
+    in_channels : int
+    out_channels : int
+    kernel_size : int
+        windows are square
+    group : Group | str
+        a `Group` or its name
+    stride : int, default 1
+        pixels of the output between two of the input
+    padding : int, default 0
+        pixels taken off at each side
+    dilation : int, default 1
+    bias : bool, default True
+        one per output channel, shared over the group
+    groups : int, default 1
+        blocks of channels that do not hear of each other
+    output_padding : int, default 0
+        0: more would lie at one end (Proposition 67.3)
+    """
     def __init__(self,
         in_channels:int,
         out_channels:int,
@@ -98,6 +127,14 @@ class GroupConvTranspose2d(EquivariantConv2d):
         x_shape:tuple[int, ...], # of the input
         y_shape:tuple[int, ...], # of the output
     )->int:
-        "Multiply-accumulates of a forward pass: each input pixel writes its window."
+        """Multiply-accumulates of a forward pass: each input pixel writes its window.
+
+        Parameters
+        ----------
+        x_shape : tuple[int, ...]
+            of the input
+        y_shape : tuple[int, ...]
+            of the output
+        """
         places = (*x_shape[:1], *x_shape[-2:])
         return super().macs(x_shape, places)

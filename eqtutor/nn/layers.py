@@ -40,7 +40,22 @@ def _check_feature_map(f:Tensor)->None:
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000018
 class SpatialPool2d(nn.Module):
-    "Max or mean of windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error."
+    """Max or mean of windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error.
+
+    Parameters
+    ----------
+    kernel_size : int
+    group : Group | str
+        a `Group` or its name
+    stride : int | None, default None
+        `kernel_size` if None
+    padding : int, default 0
+        pixels on each side; at most half the window
+    reduce : str, default 'max'
+        'max' or 'mean'
+    strict : bool, default True
+        raise where the stride breaks the symmetry, or warn
+    """
     def __init__(self,
         kernel_size:int,
         group:Group|str,        # a `Group` or its name
@@ -79,7 +94,15 @@ class SpatialPool2d(nn.Module):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #b7726f82
 class GroupAdaptivePool2d(nn.Module):
-    "`(b, c, h, w)` or `(b, c, |H|, h, w)` to rows and columns of a given number."
+    """`(b, c, h, w)` or `(b, c, |H|, h, w)` to rows and columns of a given number.
+
+    Parameters
+    ----------
+    output_size : int
+        rows and columns that remain
+    reduce : str, default 'mean'
+        'max' or 'mean'
+    """
     def __init__(self,
         output_size:int,   # rows and columns that remain
         reduce:str='mean', # 'max' or 'mean'
@@ -100,7 +123,13 @@ class GroupAdaptivePool2d(nn.Module):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000001d
 class GroupPool(nn.Module):
-    "Max or mean over the poses: `(b, c, |H|, h, w)` to an image `(b, c, h, w)`."
+    """Max or mean over the poses: `(b, c, |H|, h, w)` to an image `(b, c, h, w)`.
+
+    Parameters
+    ----------
+    reduce : str, default 'max'
+        'max' or 'mean'
+    """
     def __init__(self,
         reduce:str='max', # 'max' or 'mean'
     ):

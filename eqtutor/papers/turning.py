@@ -31,7 +31,16 @@ def waves(
     n:int=24,    # plane waves
     seed:int=0,
 )->Callable[[Tensor], Tensor]:
-    "A scene with frequencies up to `band`: points `(..., 2)` to values `(...)`."
+    """A scene with frequencies up to `band`: points `(..., 2)` to values `(...)`.
+
+    Parameters
+    ----------
+    band : float
+        the highest frequency, in radians per unit of length
+    n : int, default 24
+        plane waves
+    seed : int, default 0
+    """
     draw = torch.Generator().manual_seed(seed)
     ends = torch.tensor([[2*math.pi], [2*math.pi], [1.]], dtype=torch.float64)
     angle, phase, size = torch.rand(3, n, generator=draw, dtype=torch.float64)*ends
@@ -43,7 +52,20 @@ def window_offsets(
     radius:int,      # in units of length; the window has 2·radius·per_unit + 1 rows
     per_unit:int=1,  # pixels to the unit
 )->Tensor:           # `(k², 2)`, x to the right and y up
-    "The offsets of a square window, row by row from the top."
+    """The offsets of a square window, row by row from the top.
+
+    Parameters
+    ----------
+    radius : int
+        in units of length; the window has 2·radius·per_unit + 1 rows
+    per_unit : int, default 1
+        pixels to the unit
+
+    Returns
+    -------
+    Tensor
+        `(k², 2)`, x to the right and y up
+    """
     line = torch.arange(-per_unit*radius, per_unit*radius + 1, dtype=torch.float64)
     x, y = torch.meshgrid(line, -line, indexing='xy')
     return torch.stack([x, y], -1).flatten(0, 1)/per_unit
@@ -59,7 +81,15 @@ def layer_reader(
     layer:nn.Module, # a lifting layer: `(b, 1, h, w)` to `(b, channels, |H|, h, w)`
     kernel_size:int, # odd; the layer reads no more than this
 )->Reader:
-    "The reader of a layer: its answers at the middle of a picture of its window."
+    """The reader of a layer: its answers at the middle of a picture of its window.
+
+    Parameters
+    ----------
+    layer : nn.Module
+        a lifting layer: `(b, 1, h, w)` to `(b, channels, |H|, h, w)`
+    kernel_size : int
+        odd; the layer reads no more than this
+    """
     @torch.no_grad()
     def answers(values:Tensor)->Tensor:
         y = layer(values.view(-1, 1, kernel_size, kernel_size))
@@ -82,7 +112,15 @@ def reading_error(
     h:int=1,                                     # the turn: an element of its group
     scene:Callable[[Tensor], Tensor]=waves(1.),
 )->float:
-    "Equation 26.2: the difference of its sides over the variation of y, at PLACES."
+    """Equation 26.2: the difference of its sides over the variation of y, at PLACES.
+
+    Parameters
+    ----------
+    reader : Reader
+    h : int, default 1
+        the turn: an element of its group
+    scene : Callable[[Tensor], Tensor], default waves(1.0)
+    """
     H, offsets, answers = reader
     there = offsets @ H.matrices[H.inv[h]].to(offsets).T       # h⁻¹Δ
     y = answers(scene(PLACES[:, None] + offsets))
@@ -95,7 +133,16 @@ def drawn_layer(
     name:str, # of the group
     seed:int,
 )->nn.Module:
-    "A lifting layer on windows of 5×5 pixels, to 6 channels, drawn by chance."
+    """A lifting layer on windows of 5×5 pixels, to 6 channels, drawn by chance.
+
+    Parameters
+    ----------
+    kind : str
+        'random filters' or 'smooth filters' of a convolution, or 'attention'
+    name : str
+        of the group
+    seed : int
+    """
     torch.manual_seed(seed)
     if kind == 'attention':
         return perturb_(LiftingSelfAttention2d(1, 6, name, 5, heads=4)).double()
@@ -109,7 +156,14 @@ def errors_by_angle(
     kind:str,    # as for `drawn_layer`
     draws:int=8,
 )->dict[float, Tensor]:
-    "The reading errors of so many layers at the turns of C12 and C16, up to 90°."
+    """The reading errors of so many layers at the turns of C12 and C16, up to 90°.
+
+    Parameters
+    ----------
+    kind : str
+        as for `drawn_layer`
+    draws : int, default 8
+    """
     readers = {n: [layer_reader(drawn_layer(kind, f'C{n}', seed), 5)
                    for seed in range(draws)] for n in (12, 16)}
     turns = sorted((360*h/n, n, h) for n in readers for h in range(n//4 + 1))
@@ -121,7 +175,20 @@ def in_window(
     offsets:Tensor, # `(k², 2)`
     form:str,       # 'square' or 'disc'
 )->Tensor:          # `(k²,)`, bool
-    "Which offsets belong to a window of this form."
+    """Which offsets belong to a window of this form.
+
+    Parameters
+    ----------
+    offsets : Tensor
+        `(k², 2)`
+    form : str
+        'square' or 'disc'
+
+    Returns
+    -------
+    Tensor
+        `(k²,)`, bool
+    """
     if form == 'disc': return offsets.norm(dim=-1) <= offsets.max() + 1e-9
     return torch.ones(len(offsets), dtype=torch.bool)
 
@@ -132,7 +199,19 @@ def smooth_convolution(
     radius:int=2,
     seed:int=1,
 )->Reader:
-    "A lifting convolution whose kernel, a smooth function, is turned bilinearly."
+    """A lifting convolution whose kernel, a smooth function, is turned bilinearly.
+
+    Parameters
+    ----------
+    name : str
+        of the group
+    form : str, default 'disc'
+        of the window
+    per_unit : int, default 1
+        pixels to the unit
+    radius : int, default 2
+    seed : int, default 1
+    """
     H, offsets = get_group(name), window_offsets(radius, per_unit)
     k = 2*radius*per_unit + 1
     kernel = (waves(1.5, 8, seed)(offsets)*in_window(offsets, form)).view(1, 1, k, k)
@@ -146,7 +225,18 @@ def windowed_attention(
     per_unit:int=1,               # pixels to the unit
     radius:int=2,
 )->Reader:
-    "A lifting self-attention with its own weights, in a window of any form."
+    """A lifting self-attention with its own weights, in a window of any form.
+
+    Parameters
+    ----------
+    layer : LiftingSelfAttention2d
+        with one input channel
+    form : str, default 'disc'
+        of the window
+    per_unit : int, default 1
+        pixels to the unit
+    radius : int, default 2
+    """
     H, encoder = layer.group, layer.encoder
     offsets = window_offsets(radius, per_unit)
     if encoder is None: raise ValueError("expected an encoding, got encoding='none'")
@@ -170,7 +260,15 @@ def invariance_error(
     degrees:float,                               # any turn
     scene:Callable[[Tensor], Tensor]=waves(1.),
 )->float:
-    "Change of the maximum over the poses when the scene is turned, over its variation."
+    """Change of the maximum over the poses when the scene is turned, over its variation.
+
+    Parameters
+    ----------
+    reader : Reader
+    degrees : float
+        any turn
+    scene : Callable[[Tensor], Tensor], default waves(1.0)
+    """
     a = math.radians(degrees)
     R = [[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]
     there = reader.offsets @ torch.tensor(R, dtype=torch.float64)        # R⁻¹Δ
@@ -183,7 +281,17 @@ def mean_hills(
     per_unit:int,           # pixels to the unit
     angles:Iterable[float], # in degrees
 )->Tensor:
-    "`invariance_error` at the angles, the mean over five smooth convolutions."
+    """`invariance_error` at the angles, the mean over five smooth convolutions.
+
+    Parameters
+    ----------
+    name : str
+        of the group
+    per_unit : int
+        pixels to the unit
+    angles : Iterable[float]
+        in degrees
+    """
     def hills(seed:int)->list[float]:
         reader = smooth_convolution(name, per_unit=per_unit, seed=seed + 1)
         return [invariance_error(reader, a, waves(1., seed=seed)) for a in angles]
@@ -193,14 +301,36 @@ def mean_hills(
 def gaussian_derivatives(
     u:Tensor, # offsets `(n, 2)`, in units of the scale
 )->Tensor:    # `(2, n)`
-    "The kernel ψ: two derivatives of a Gaussian."
+    """The kernel ψ: two derivatives of a Gaussian.
+
+    Parameters
+    ----------
+    u : Tensor
+        offsets `(n, 2)`, in units of the scale
+
+    Returns
+    -------
+    Tensor
+        `(2, n)`
+    """
     square = u.square().sum(-1)
     return torch.stack([-u[:, 0], square - 2])*(-square/2).exp()
 
 def dense_window(
     h:float, # the scale
 )->Tensor:   # `(n, 2)`
-    "The offsets of all pixels up to 6h away, along each axis."
+    """The offsets of all pixels up to 6h away, along each axis.
+
+    Parameters
+    ----------
+    h : float
+        the scale
+
+    Returns
+    -------
+    Tensor
+        `(n, 2)`
+    """
     return window_offsets(math.ceil(6*h))
 
 def lift_to_scale(
@@ -210,7 +340,25 @@ def lift_to_scale(
     factor:int=2,           # the power of 1/h
     window:Callable=dense_window,
 )->Tensor:                  # `(2,)`
-    "Proposition 26.5 (ii), the first layer, with a sum over pixels."
+    """Proposition 26.5 (ii), the first layer, with a sum over pixels.
+
+    Parameters
+    ----------
+    f : Callable
+        a scene: places `(n, 2)` to values `(n)`
+    x : Tensor
+        the place, `(2,)`
+    h : float
+        the scale
+    factor : int, default 2
+        the power of 1/h
+    window : Callable, default dense_window
+
+    Returns
+    -------
+    Tensor
+        `(2,)`
+    """
     offsets = window(h)
     return (gaussian_derivatives(offsets/h)*f(x + offsets)).sum(-1)/h**factor
 
@@ -220,7 +368,18 @@ def dilation_error(
     h:float,
     ratio:float=2**.5,  # λ
 )->float:
-    "How far `y[f(·/λ)](λx, λh)` is from `y[f](x, h)`, relative, at four places."
+    """How far `y[f(·/λ)](λx, λh)` is from `y[f](x, h)`, relative, at four places.
+
+    Parameters
+    ----------
+    y : Callable
+        `y(f, x, h)`, a layer at a place and a scale
+    f : Callable
+        a scene `f(x)`, or a feature map on G, `f(x, h)`
+    h : float
+    ratio : float, default 2 ** 0.5
+        λ
+    """
     def dilated(x, *scale): return f(x/ratio, *[t/ratio for t in scale])
     left = torch.stack([y(dilated, ratio*x, ratio*h) for x in PLACES[:4]])
     right = torch.stack([y(f, x, h) for x in PLACES[:4]])
@@ -231,7 +390,20 @@ def waves_on_scales(
     x:Tensor, # places `(..., 2)`
     h:float,  # a scale
 )->Tensor:    # `(..., 3)`
-    "A feature map on G as a formula."
+    """A feature map on G as a formula.
+
+    Parameters
+    ----------
+    x : Tensor
+        places `(..., 2)`
+    h : float
+        a scale
+
+    Returns
+    -------
+    Tensor
+        `(..., 3)`
+    """
     waves_in_h = [math.cos(math.log(h) + c) for c in range(3)]
     return torch.stack([waves(.4, seed=c)(x)*w for c, w in enumerate(waves_in_h)], -1)
 
@@ -241,7 +413,22 @@ def scale_convolution(
     h:float,
     factor:int=2, # the power of 1/h̃
 )->Tensor:        # `(2,)`
-    "Proposition 26.5 (ii), the second layer: scales in steps of √2."
+    """Proposition 26.5 (ii), the second layer: scales in steps of √2.
+
+    Parameters
+    ----------
+    f : Callable
+        a feature map on G; its first channel is read
+    x : Tensor
+    h : float
+    factor : int, default 2
+        the power of 1/h̃
+
+    Returns
+    -------
+    Tensor
+        `(2,)`
+    """
     offsets, answer = dense_window(h), torch.zeros(2, dtype=torch.float64)
     for r in (2**-.5, 1, 2**.5):
         kernel = (1 + r)*gaussian_derivatives(offsets/h)
@@ -253,7 +440,14 @@ def texture_share(
     h:float,
     window:Callable, # of scale h: its offsets
 )->float:
-    "Size of `lift_to_scale` on a fine texture over that on a scene of scale h."
+    """Size of `lift_to_scale` on a fine texture over that on a scene of scale h.
+
+    Parameters
+    ----------
+    h : float
+    window : Callable
+        of scale h: its offsets
+    """
     def texture(x): return waves(.6, seed=7)(x)*(2.4*x[..., 0]).cos()
     def size(f):
         answers = [lift_to_scale(f, x, h, 2, window) for x in PLACES[:40]]

@@ -13,20 +13,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from PIL import Image
 from torch import Tensor, nn
 
 from ..actions import KINDS, act, act_points, disc, rotate
 from ..core import check_grid
 from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
-from ..plot import alt_text, moved_kernels, plot_cayley_graph, png
+from ..names import needs, require
+from ..plot import alt_text, plot_cayley_graph, png
 from ..report import layer_report, up_to
+
+with needs('lab'):
+    import matplotlib
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from PIL import Image
 
 TEMPLATES = Environment(
     loader=PackageLoader('eqtutor', 'widgets'), autoescape=True,
@@ -250,13 +253,13 @@ class Widget:
         except ImportError: return bundle   # no ipywidgets: the page's face alone
 
 def _slider(n:int, **options:Any):
-    import ipywidgets
+    ipywidgets = require('ipywidgets', 'lab')
     return ipywidgets.IntSlider(
         0, 0, n - 1, description='element', continuous_update=True, **options)
 
 def _live(controls:dict, draw:Callable[..., tuple[str, str]], title:str):
     "Controls over HTML; `draw(**values)` gives (label, HTML) for their values."
-    import ipywidgets
+    ipywidgets = require('ipywidgets', 'lab')
     name = _id_of('live', title)
     view = ipywidgets.HTML()
     def update(change=None):
@@ -475,7 +478,7 @@ class RotateAndPermute(Widget):
 
     def _controls(self)->dict:
         "The live controls; no mirror where the group has none."
-        import ipywidgets as w
+        w = require('ipywidgets', 'lab')
         group, until = self.view.group, self.view.until or ''
         mirrors = any('mirror' in group.describe(h) for h in group.elements)
         layers = [('whole', ''), *((name, name) for name in self._layers())]
@@ -538,31 +541,6 @@ class CayleyExplorer(Widget):
                 + arrow_row(self.group.mul[position].tolist(), arrows)
                 + row('the same letters: moved by g, each becomes the one '
                       'its arrow points to'))
-
-class KernelOrbit(Widget):
-    "A kernel moved by each group element: turned, and its slices permuted."
-    def __init__(self,
-        # of one pair of channels: `(k, k)` of a lifting layer, `(|H|, k, k)` of a group
-        # layer
-        kernel:Tensor,
-        group:Group|str,
-    ):
-        self.group = group = get_group(group)
-        bank = moved_kernels(kernel, group)   # 𝓛_h W, element h first
-        self.bank = bank[:, None] if bank.ndim == 3 else bank
-        self.title, self.labels = f'A kernel under {group.name}', _labels(group)
-        self.names = [group.describe(q) for q in group.elements]
-        if self.bank.shape[1] == 1: self.names = ['the kernel']
-
-    def frame(self, position:int)->str:
-        high, columns = self.bank.abs().max().item(), max(len(self.names), 4)
-        def row(h:int, title:str)->str:
-            maps = self.bank[h]
-            return panel_row(maps, self.names, title, -high, high, columns=columns)
-        target, title = self.group.mul[position].tolist(), 'arrows: slice q goes to hq'
-        arrows = arrow_row(target, title, columns) if len(self.names) > 1 else ''
-        return (row(0, '1 · the kernel W') + arrows
-                + row(position, f'2 · moved by {self.group.describe(position)}'))
 
 def moved_pixel(
     group:Group|str,
@@ -834,7 +812,7 @@ class ClickAndTurn(Widget):
 
     def _controls(self)->dict:
         "The live controls: row and column in the image as it was, and the element."
-        import ipywidgets
+        ipywidgets = require('ipywidgets', 'lab')
         def slider(name:str, value:int):
             return ipywidgets.IntSlider(
                 value, 0, self.size - 1, description=name, continuous_update=True)

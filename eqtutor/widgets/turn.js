@@ -1133,11 +1133,8 @@ class Turn {
 
   // Other weights or pictures; the turn, the layer and a drawing stay as they are.
   receive({ spec, tensors }) {
-    const own = Object.fromEntries(Object.entries(tensors).map(([key, tensor]) => {
-      return [key, unpacked(tensor)];
-    }));
     this.spec = spec;
-    this.eyes = spec.networks.map(each => new Eye(graphOf(each, spec.steps), this, own));
+    this.eyes = spec.networks.map(each => new Eye(graphOf(each, spec.steps), this, tensors));
     this.gallery.fill(spec);
     this.listLayers();
     const { picture, layer } = this.state;
@@ -1341,46 +1338,13 @@ function networkOf(graph) {
 }
 
 const tensors = new Map();
-// what may stand in a text in a script: no quote, no backslash, no tag
-const LETTERS = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))
-  .filter(letter => !'"\\<'.includes(letter));
-
-// Whole numbers of so many bits each, lowest bits first; two letters hold thirteen bits.
-function numbersFromLetters(text, bits, n) {
-  const value = new Map(LETTERS.map((letter, i) => [letter, i]));
-  const numbers = [];
-  let rest = 0; // what was read and is not used yet …
-  let held = 0; // … and how many bits it has: below 45, which a double holds
-  let at = 0;
-  while (numbers.length < n) {
-    for (; held < bits; held += 13, at += 2) {
-      rest += (LETTERS.length * value.get(text[at]) + value.get(text[at + 1])) * 2 ** held;
-    }
-    numbers.push(rest % 2 ** bits);
-    rest = Math.floor(rest / 2 ** bits);
-    held -= bits;
-  }
-  return numbers;
-}
-
-// The tensor as the engine reads it: its bytes, lowest first, in base64.
-function unpacked({ text, bits, ...tensor }) {
-  const n = tensor.shape.reduce((product, length) => product * length, 1);
-  const size = ['steps', 'short'].includes(tensor.type) ? 2 : 4;
-  const negative = tensor.type === 'steps' ? 2 ** (bits - 1) : Infinity;
-  const bytes = numbersFromLetters(text, bits, n).flatMap(number => {
-    const whole = number < negative ? number : number - 2 ** bits;
-    return Array.from({ length: size }, (_, i) => (whole >> (8 * i)) & 255);
-  });
-  return { ...tensor, data: btoa(bytes.map(byte => String.fromCharCode(byte)).join('')) };
-}
 
 function tensorOf(name) {
   if (!tensors.has(name)) {
     for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
       block.dataset.read = '';
       for (const [key, tensor] of Object.entries(JSON.parse(block.textContent))) {
-        tensors.set(key, unpacked(tensor));
+        tensors.set(key, tensor);
       }
     }
   }

@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors import safe_open
@@ -19,15 +18,22 @@ from torch import Tensor, nn
 
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
+from ..names import needs, require
 from ..nn.convolution import GroupConv2d
-from .compact import compact_script, compact_style
 from .graph import UnknownLayer, network_graph
 from .page import TEMPLATES, RotateAndPermute, Widget, check_image
+
+with needs('lab'):
+    from rjsmin import jsmin
 
 
 def _asset(name:str)->str:
     "A file beside this module."
     return (Path(__file__).parent/name).read_text(encoding='utf-8')
+
+def _style(name:str)->str:
+    "A style sheet without comments and line breaks."
+    return re.sub(r'/\*.*?\*/|\s+', ' ', _asset(name), flags=re.DOTALL)
 
 def _shared(tag:str, text:str, **attributes:str)->str:
     "An element that a page needs once: its id is the checksum of what it holds."
@@ -38,35 +44,15 @@ def _shared(tag:str, text:str, **attributes:str)->str:
 @cache
 def _code()->tuple[str, str]:
     "The style and the script of the widget, as elements."
-    modules = compact_script(_asset('engine.js') + _asset('turn.js'))
-    script = f'globalThis.eqtutorTurn ??= (() => {{\n{modules}\nreturn start;\n}})();'
-    style = compact_style(_asset('turn.css'))
+    # one script in place of two modules: a page over file:// may import none
+    modules = re.sub(r'^(export |import .*?;$)', '', _asset('engine.js') + _asset('turn.js'),
+                     flags=re.DOTALL|re.MULTILINE)
+    script = f'globalThis.eqtutorTurn ??= (() => {{\n{jsmin(modules)}\nreturn start;\n}})();'
+    style = _style('turn.css')
     return _shared('style', style), _shared('script', script)
 
 def _json(value:Any)->str:
     return json.dumps(value, sort_keys=True, separators=(',', ':'))
-
-# those that may stand in a text in a script: no quote, no backslash, no tag
-_LETTERS = ''.join(letter for i in range(32, 127) if (letter := chr(i)) not in '"\\<')
-
-def _as_letters(numbers:np.ndarray, bits:int)->str:
-    "Two letters for thirteen bits, lowest first, where base64 has twelve in two."
-    all_ = (numbers[:, None] >> np.arange(bits) & 1).flatten()
-    rows = np.pad(all_, (0, -len(all_) % 13)).reshape(-1, 13)
-    pairs = np.divmod(rows @ 2**np.arange(13), len(_LETTERS))
-    return ''.join(_LETTERS[i] for i in np.stack(pairs, 1).flatten())
-
-# of the numbers as they are stored; what is single precision is copied bit by bit
-_TYPES = {'steps': '<i2', 'short': '<u2', 'whole': '<u4', 'single': '<u4'}
-
-def _denser(tensor:dict[str, Any])->dict[str, Any]:
-    "A tensor in fewer letters than base64 takes: in as many bits as its numbers need."
-    data = base64.b64decode(tensor['data'])
-    numbers = np.frombuffer(data, _TYPES[tensor['type']]).astype(np.int64)
-    most = max(np.maximum(numbers, ~numbers).max(initial=0).item(), 1)
-    bits = most.bit_length() + (tensor['type'] == 'steps')   # and one for the sign
-    rest = {k: v for k, v in tensor.items() if k != 'data'}
-    return rest | dict(bits=bits, text=_as_letters(numbers, bits))
 
 def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     "The tensors of some networks, an element a network, each tensor once."
@@ -75,7 +61,7 @@ def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     for graph in graphs:
         new = {k: t for k, t in graph['tensors'].items() if k not in written}
         written |= set(new)
-        text = _json({key: _denser(tensor) for key, tensor in new.items()})
+        text = _json(new)
         block = {'type': 'application/json', 'class': 'eqtutor-tensors'}
         if new: blocks.append(_shared('script', text, **block))
     return '\n'.join(blocks)
@@ -226,7 +212,7 @@ class TurnThePicture(Widget):
     def _page(self)->str:
         style, script = _code()
         if self.simple:
-            style += _shared('style', compact_style(_asset('turn_simple.css')))
+            style += _shared('style', _style('turn_simple.css'))
         graphs = [*self.graphs.values()]
         spec = self._spec()
         name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
@@ -285,7 +271,7 @@ class TurnThePicture(Widget):
 
     def live(self):
         "The same page beside a kernel: what `update` sends appears in it."
-        import ipywidgets
+        ipywidgets = require('ipywidgets', 'lab')
         if self.unknown:
             frames = [self.prepared(name).live() for name in self.networks]
             return ipywidgets.VBox(frames)
@@ -312,7 +298,7 @@ class TurnThePicture(Widget):
 
     def _letter(self)->str:
         "All that a page shows, for one that is open."
-        tensors = {k: _denser(t) for graph in self.graphs.values()
+        tensors = {k: t for graph in self.graphs.values()
                    for k, t in graph['tensors'].items()}
         return TEMPLATES.get_template('letter.html').render(
             to=self.mail.model_id, letter=dict(spec=self._spec(), tensors=tensors))
@@ -325,7 +311,7 @@ def broken_twin(net:nn.Module)->nn.Module:
         entries = torch.arange(layer.kernel_size**2)   # all filters as they are …
         slices = layer.group.relative[..., None]*len(entries)   # … from the right pose
         tables = dict(index=(slices + entries).flatten())
-        layer.tables = lambda: tables
+        layer.tables = partial(dict, tables)
         layer.make_tables()
         return twin
     raise ValueError(f'{type(net).__name__} has no GroupConv2d to break: expected a '
@@ -352,7 +338,7 @@ def _filled(net:nn.Module, flat:Tensor)->nn.Module:
 def upright_networks()->Upright:
     "A p4-CNN, the same with a broken layer, a plain CNN, and digits to turn."
     with safe_open(Path(__file__).parent/'upright.safetensors', 'pt') as file:
-        stored = {name: file.get_tensor(name) for name in file.keys()}
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         about = json.loads(file.metadata()['about'])
     p4 = _filled(p4_cnn(), stored['p4-CNN'])
     nets = {'p4 network': p4, 'broken network': broken_twin(p4),

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from eqtutor.labs import course_chapters, grade_notebook, student_copy
-from eqtutor.labs.student import cell_mark
+from eqtutor.labs.course import course_chapters
+from eqtutor.labs.judging import grade_notebook
+from eqtutor.labs.student import cell_mark, student_copy
 
 STRICT_WHERE = 'EQTUTOR_STRICT', 'IN_TEST', 'NBGRADER_EXECUTION'
 

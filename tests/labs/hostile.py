@@ -117,7 +117,7 @@ HOSTILE = {
     'clever object': ('return Any()', 'class Any:\n    def __eq__(self, other): return True'),
     'another checker': ('return None', REPLACED),
     'the right answers': ("return get_exercise('1.2').right(group)",
-                          'from eqtutor.labs import get_exercise'),
+                          'from eqtutor.labs.exercise import get_exercise'),
     'their module': ('return right(group)',
                      'from eqtutor.labs.answers.ch01 import centre as right'),
     'their file': ('return None', THIEF),

@@ -11,9 +11,16 @@ import torch.nn.functional as F
 
 from eqtutor.actions import act
 from eqtutor.groups import Group
-from eqtutor.labs import all_exercises, check, first_hint, get_exercise, judge
 from eqtutor.labs.diagnoses import listed_case, only_unsorted
-from eqtutor.labs.exercise import STRICT_WHERE, without_formulas
+from eqtutor.labs.exercise import (
+    STRICT_WHERE,
+    all_exercises,
+    check,
+    first_hint,
+    get_exercise,
+    judge,
+    without_formulas,
+)
 
 CODE = [e for e in all_exercises().values() if e.kind == 'code']
 
@@ -186,7 +193,7 @@ ODD = [None, '', [], {}, [[1, 2], [3]], [None], True, 1j, float('nan'), 10**400,
 @pytest.mark.parametrize('e', CODE, ids=lambda e: e.id)
 def test_an_odd_answer_costs_no_more_than_its_marks(e):
     for odd in ODD:
-        verdict = judge(replace(e, mistakes=[]), e.answers_of(lambda *case: odd))
+        verdict = judge(replace(e, mistakes=[]), e.answers_of(lambda *case, odd=odd: odd))
         assert verdict.state in ('wrong', 'error') and verdict.message
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from eqtutor.labs import chapter_exercises, course_chapters
+from eqtutor.labs.course import course_chapters
+from eqtutor.labs.exercise import chapter_exercises
 from eqtutor.labs.origin import clean_commit, installed_requirement
 from eqtutor.widgets import open_links
 
@@ -74,7 +75,7 @@ def clone(tmp_path_factory):
 @pytest.fixture(scope='module')
 def image(clone):
     "The files of Binder's image, by their place in JupyterLab, that its build has made."
-    before = {p for p in clone.rglob('*.ipynb')}
+    before = set(clone.rglob('*.ipynb'))
     worked, said = call(clone, clone/'binder'/'postBuild')
     assert worked, said
     return {p.relative_to(clone).as_posix(): p for p in {*clone.rglob('*.ipynb')} - before}
@@ -175,8 +176,11 @@ def installed_by(path):
 
 def test_copy_for_colab_installs_the_commit_that_it_was_made_from(clone, published):
     for path in published.values():
-        package, helper = installed_by(path)
-        assert (package.name, helper.name) == ('eqtutor', 'fastcore')
+        package, *helpers = installed_by(path)
+        own = {f'{package.name}[{",".join(package.extras)}]', *(h.name for h in helpers)}
+        lab = {Requirement(word) for word in settings()['lab_requirements'].split()}
+        # Colab is a Jupyter of its own
+        assert own == {f'{r.name}[train]' if r.extras else r.name for r in lab} - {'jupyterlab'}
         address, _, commit = package.url.rpartition('@')
         assert address == f'git+{settings()["git_url"]}'
         git(clone, 'cat-file', '-e', f'{commit}^{{commit}}')
@@ -205,9 +209,9 @@ def test_folder_that_is_no_clone_is_refused(clone, tmp_path):
 
 
 @pytest.mark.parametrize('written, right', [
-    (None, 'eqtutor==1.2'),
+    (None, 'eqtutor[train]==1.2'),
     ({'url': 'https://x.org/eqtutor', 'vcs_info': {'vcs': 'git', 'commit_id': 'f00'}},
-     'eqtutor @ git+https://x.org/eqtutor@f00')])
+     'eqtutor[train] @ git+https://x.org/eqtutor@f00')])
 def test_installed_package_names_its_release_or_its_commit(tmp_path, written, right):
     assert installed_requirement(site(tmp_path, written)) == right
 

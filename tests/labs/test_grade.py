@@ -16,31 +16,25 @@ import pytest
 import torch
 
 from eqtutor.groups import Group
-from eqtutor.labs import (
-    Limits,
-    all_exercises,
-    chapter_exercises,
-    course_chapters,
-    grade,
-    grade_notebook,
-    judging,
-    prelude,
-    without_isolation,
-)
+from eqtutor.labs import judging, prelude
 from eqtutor.labs._worker import answer_task
-from eqtutor.labs.course import marks_of
+from eqtutor.labs.course import course_chapters, marks_of
+from eqtutor.labs.exercise import all_exercises, chapter_exercises
+from eqtutor.labs.grade import grade
 from eqtutor.labs.gradebook import marks_table, spreadsheet_safe, stored_record
 from eqtutor.labs.handins import find_hand_ins
 from eqtutor.labs.judging import (
     FAILED,
     answers_in,
     chapter_in,
+    grade_notebook,
     judge_reply,
     notebook_cells,
     seed_of,
     task_of,
     within,
 )
+from eqtutor.labs.sandbox import Limits, without_isolation
 from eqtutor.labs.values import encode
 
 GROUPS, CONVOLUTION = '01_groups', '05_convolution'
@@ -304,7 +298,8 @@ def test_the_columns_stand_in_the_order_of_the_course():
     record = {'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts,
               'isolation': ''}
     head = marks_table([record], {}).splitlines()[0]
-    names = ['submission', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'total', 'of', 'remarks', 'comment']
+    names = ['submission', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'total', 'of', 'remarks',
+             'comment']
     assert head == ','.join(f'"{name}"' for name in names)
 
 
@@ -382,7 +377,7 @@ def test_a_hundred_submissions_take_less_than_ten_minutes(students, tmp_path):
 
 def test_an_interrupted_run_goes_on(students, tmp_path):
     n, folder, out = 5, hand_in_many(students, tmp_path/'in', 5), tmp_path/'out'
-    script = ('from eqtutor.labs import grade\n'
+    script = ('from eqtutor.labs.grade import grade\n'
               f'grade([{str(folder)!r}], {str(out)!r}, workers=1, unsafe=True)')
     env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
     run = subprocess.Popen([sys.executable, '-c', script], env=env)
@@ -432,7 +427,7 @@ def test_the_grader_itself_holds_less_than_500_mb(students, tmp_path):
 
 
 def test_what_is_done_for_a_class_loads_no_torch():
-    code = 'import sys, eqtutor.labs.commands; print("torch" in sys.modules)'
+    code = 'import sys; from eqtutor.labs.grade import grade; print("torch" in sys.modules)'
     said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert said.stdout.strip() == 'False', said.stderr
 

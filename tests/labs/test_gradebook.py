@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from eqtutor.labs import get_exercise
+from eqtutor.labs.exercise import get_exercise
 from eqtutor.labs.gradebook import (
     marks_of_a_person,
     marks_table,

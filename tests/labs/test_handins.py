@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from eqtutor.labs import grade
+from eqtutor.labs.grade import grade
 from eqtutor.labs.gradebook import Policy, write_tables
 from eqtutor.labs.handins import LARGEST_FILE, find_hand_ins
 from eqtutor.labs.pages import feedback_page

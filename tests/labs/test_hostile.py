@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.labs import Limits, grade, sandbox
+from eqtutor.labs import sandbox
+from eqtutor.labs.grade import grade
 from eqtutor.labs.judges import Judges, Settings
+from eqtutor.labs.sandbox import Limits
 from tests.labs.hostile import HOSTILE, set_traps
 
 pytestmark = pytest.mark.sandbox

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from eqtutor.labs import get_exercise
+from eqtutor.labs.exercise import get_exercise
 from eqtutor.labs.gradebook import marks_from_page, write_tables
 from eqtutor.labs.pages import marking_page
 from tests.labs.test_handins import result

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from eqtutor.labs import build, chapter_exercises
+from eqtutor.labs.exercise import chapter_exercises
+from eqtutor.labs.student import build
 
 pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec('nbgrader'),
-                       reason='nbgrader is not installed (pip install eqtutor[nbgrader])'),
+                       reason='nbgrader is not installed (pip install eqtutor[grading])'),
     pytest.mark.timeout(900)]
 CHAPTER = '90_notation'   # runs in seconds, and has a proof, a prediction and code
 CONFIG = '''c = get_config()

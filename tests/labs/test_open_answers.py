@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from eqtutor.labs import course_chapters
+from eqtutor.labs.course import course_chapters
 from eqtutor.labs.student import cell_mark, student_copy
 
 CHAPTERS = course_chapters()

@@ -1,5 +1,5 @@
 "A student's own state."
-from eqtutor.labs import progress, progress_table
+from eqtutor.labs.progress import progress, progress_table
 
 TABLE = '''01_groups: 3 of 11 marks, proofs not counted
   ✓ 1.1   proof    written

@@ -6,8 +6,8 @@ import re
 import pytest
 from pages import labels, page_of, prose, read_all, slugs
 
-from eqtutor.labs import build, copy_course, course_chapters, student, student_copy
-from eqtutor.labs.course import chapter_path, course_folder
+from eqtutor.labs import student
+from eqtutor.labs.course import chapter_path, course_chapters, course_folder
 from eqtutor.labs.reading import (
     SETTINGS,
     CodeCell,
@@ -17,7 +17,7 @@ from eqtutor.labs.reading import (
     page_address,
     reader_markdown,
 )
-from eqtutor.labs.student import Copy, cell_mark
+from eqtutor.labs.student import Copy, build, cell_mark, copy_course, student_copy
 
 LINKS = Links('1_foundations/01_a.ipynb', {'1_foundations/01_a.ipynb': '01_a/01_a.ipynb',
                                            '3_papers/24b_b.ipynb': '24b_b/24b_b.ipynb'})
@@ -65,7 +65,9 @@ def test_what_stands_on_a_fold(source, kinds, words):
     assert fold_words(CodeCell(source, frozenset(kinds))) == words
 
 
-def cells_of(*sources, how=Copy()):
+JUPYTER = Copy()
+
+def cells_of(*sources, how=JUPYTER):
     "The copy of code, of code that has put out a kind of data, and of texts, which are no code."
     def cell(source):
         code, kind = source if isinstance(source, tuple) else (source, '')

@@ -10,19 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.labs import (
-    Limits,
-    Submission,
-    Task,
-    course_chapters,
-    encode,
-    get_exercise,
-    grade,
-    grade_answer,
-    run,
-    sandbox,
-)
-from eqtutor.labs.judging import judge_reply, task_of
+from eqtutor.labs import sandbox
+from eqtutor.labs.course import course_chapters
+from eqtutor.labs.exercise import get_exercise
+from eqtutor.labs.grade import grade
+from eqtutor.labs.judging import grade_answer, judge_reply, task_of
+from eqtutor.labs.sandbox import Limits, Submission, Task, run
+from eqtutor.labs.values import encode
 
 CENTRE, COUNT = get_exercise('1.2'), get_exercise('1.4')
 RIGHT = 'def centre(group):\n    return (group.mul == group.mul.T).all(1).nonzero().flatten()'

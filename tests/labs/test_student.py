@@ -7,22 +7,23 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from eqtutor.files import results_folder
-from eqtutor.labs import (
-    all_exercises,
+from eqtutor.labs.course import course_chapters, package_folder
+from eqtutor.labs.exercise import all_exercises, chapter_exercises
+from eqtutor.labs.handins import seed_of
+from eqtutor.labs.roster import read_roster
+from eqtutor.labs.student import (
+    Copy,
     build,
-    chapter_exercises,
+    cell_mark,
     copy_course,
-    course_chapters,
     open_lab,
+    seeded,
     stub,
     student_copy,
 )
-from eqtutor.labs.course import package_folder
-from eqtutor.labs.handins import seed_of
-from eqtutor.labs.roster import read_roster
-from eqtutor.labs.student import Copy, cell_mark, seeded
 from eqtutor.papers.finer_turns import stored_runs
 
 SOLVED = '''
@@ -258,8 +259,9 @@ def requirements(*extras):
     config = ConfigParser(delimiters=['='], interpolation=None)
     config.read(Path(__file__).parents[2]/'settings.ini', encoding='utf-8')
     lists = ['requirements', *(f'{extra}_requirements' for extra in extras)]
-    return {re.match(r'[\w-]+', word)[0] for name in lists
-            for word in config['DEFAULT'][name].split()}
+    words = [Requirement(word) for name in lists for word in config['DEFAULT'][name].split()]
+    inside = [requirements(*r.extras) for r in words if r.name == 'eqtutor']
+    return {r.name for r in words if r.name != 'eqtutor'}.union(*inside)
 
 
 IMPORTED_AS = {'scikit-learn': 'sklearn', 'pillow': 'PIL'}

@@ -45,7 +45,7 @@ def test_expanding_filters_is_no_bottleneck():
     torch.manual_seed(0)
     ours, plain, best = p4_cnn(), plain_cnn(), float('inf')
     x = torch.randn(BATCH, 1, 28, 28)
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         best = min(best, time_ratio(ours, plain, x, repeats=9))
         print(f'\np4-CNN, training step, batch {BATCH}: {best:.2f} × plain convolutions '
               f'of the expanded widths, torch {torch.__version__}, '
@@ -68,7 +68,7 @@ def test_the_loader_is_no_bottleneck(augment):
         for _ in loader: pass
     def train():
         for x, _ in loader: training_step(net, x)
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         times = interleaved(dict(load=load, train=train), repeats=3)
         best = min(best, statistics.median(times['load'])/statistics.median(times['train']))
         print(f'\nloader, augment={augment}: {best:.2%} of an epoch of the p4-CNN')

@@ -243,7 +243,7 @@ def test_any_plan_gives_the_same_output(monkeypatch):
     f = inputs(layer, (6, 7), b=5)
     want, plan = layer(f), layer.plan(f.shape)
     for change in (dict(images=2), dict(size=1), dict(images=3, size=4), dict(images=None, size=1)):
-        monkeypatch.setattr(layer, 'plan', lambda shape: replace(plan, **change))
+        monkeypatch.setattr(layer, 'plan', lambda shape, change=change: replace(plan, **change))
         close(layer(f), want)
 
 EXPORTS = [dict(), dict(window=None, crop=1), dict(encoding='target', positions='split', window=3)]

@@ -133,7 +133,7 @@ def damages(text):
 
 def test_a_damaged_original_file(original):
     file = amat(original, 'test')
-    for name, damaged in damages(file.read_text()):
+    for _, damaged in damages(file.read_text()):
         file.write_text(damaged)
         with pytest.raises(ValueError, match='is damaged: expected 20 lines'): read_amat(file, 20)
 

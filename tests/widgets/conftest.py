@@ -15,7 +15,8 @@ from .engine_page import PAGE, EnginePage
 from .examples import MAKE
 
 BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
-FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
+FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+         '--disable-background-networking', '--disable-component-update', '--disable-sync']
 FONTS = [('test sans', 'normal', 'DejaVuSans'), ('test sans', 'bold', 'DejaVuSans-Bold'),
          ('test mono', 'normal', 'DejaVuSansMono'), ('test math', 'normal', 'DejaVuSerif')]
 FAMILIES = ('*{font-family:"test sans"!important}'

@@ -13,7 +13,6 @@ from eqtutor.widgets import (
     CayleyExplorer,
     ClickAndTurn,
     EquivarianceMeter,
-    KernelOrbit,
     RotateAndPermute,
 )
 
@@ -87,7 +86,6 @@ MAKE = dict(
     whole=lambda: ClickAndTurn(weights(two_layers(group='p4m')), textured(), 'p4m',
                                signed=False, what='weights'),
     unmoved=lambda: ClickAndTurn(unmoved(two_layers()), textured(), 'p4'),
-    kernel=lambda: KernelOrbit(two_layers()[2].weight[0, 0], 'p4'),
     meter=lambda: EquivarianceMeter(suspect(), letter(), 'p4'))
 BROKEN = 'broken', 'unmoved', 'meter'
 

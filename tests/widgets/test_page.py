@@ -16,7 +16,6 @@ from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.widgets import (
     ClickAndTurn,
     EquivarianceMeter,
-    KernelOrbit,
     RotateAndPermute,
     whole_page,
 )
@@ -57,7 +56,7 @@ def test_widget_of_a_broken_layer_shows_it(name):
     assert '✗' in widget.fixed + widget.frame(1) and '✗' not in widget.frame(0)
 
 
-@pytest.mark.parametrize('name', ('right', 'p4m', 'click', 'whole', 'group', 'kernel'))
+@pytest.mark.parametrize('name', ('right', 'p4m', 'click', 'whole', 'group'))
 def test_right_widget_is_not_taken_for_a_broken_one(name):
     with pytest.raises(AssertionError, match='shows ✗ at no position'):
         MAKE[name]().expect_broken()
@@ -177,13 +176,6 @@ def test_rotate_and_permute_refuses_layers_and_angles():
         RotateAndPermute(nn.Sequential(net, nn.Flatten()), letter(), 'p4')
     with pytest.raises(ValueError, match='has no mirrors'):
         RotateAndPermute(net, letter(), 'p4').at(30, mirror=True)
-
-
-def test_a_kernel_of_another_group_is_refused():
-    with pytest.raises(ValueError, match='axis 0 of kernel must be the group axis of C4'):
-        KernelOrbit(torch.ones(8, 3, 3), 'p4')
-    with pytest.raises(ValueError, match=r'must be square, got shape \(3, 4\)'):
-        KernelOrbit(torch.ones(3, 4), 'p4')
 
 
 @pytest.mark.parametrize('group, pixels, words', [
