@@ -12,9 +12,12 @@ from .actions import rotate
 from .core import one_of
 from .cost import count_parameters
 from .models.group_cnn import p4_cnn, z2_cnn
-from .names import require
+from .names import needs
 from .report import layer_report
 from .train import TensorLoader, digits, environment, evaluate, fit, mnist, seed_everything
+
+with needs('train'):
+    from matplotlib.figure import Figure
 
 Numbers = dict[str, dict[str, float]]
 
@@ -134,8 +137,7 @@ def draw_demo(
     digit:Tensor, # `(1, 1, 28, 28)`, shown turned along the axis
 )->bytes:
     "Accuracy against the angle of the test digits, as a PNG."
-    figure = require('matplotlib.figure', 'train').Figure
-    fig = figure(figsize=(7.5, 4.2), layout='constrained')
+    fig = Figure(figsize=(7.5, 4.2), layout='constrained')
     ax = fig.subplots()
     for (name, curve), style in zip(result.curve.items(), ('s--', 'o-')):
         label = f'{name}, {result.parameters[name]:,} parameters'
