@@ -451,10 +451,9 @@ def reproduce(
     as_json:bool=typer.Option(False, '--json', help='Print the plan as JSON.'),
 )->None:
     "Run the papers' tables by their full recipes."
-    code = 0
+    folder, code = (out or Path('runs/smoke' if smoke else 'results')).expanduser(), 0
     with explained():
         from .papers.reproduce import Order, Place, carry_out, make_plan
-        folder = (out or Path('runs/smoke' if smoke else 'results')).expanduser()
         place = Place(folder, folder/'unfinished')
         order = Order(table, rows, seeds, budget, jobs, executor, smoke, measure)
         plan = make_plan(order.jobs, place, order.measure, order.benchmarks,

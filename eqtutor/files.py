@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from .names import require
+
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
            'writable_folder', 'remove_litter', 'results_folder', 'stored', 'timings', 'NOTE',
            'provenance_mark', 'with_note']
@@ -67,12 +69,11 @@ def lock_folder(
 
     The lock ends with the process at the latest. Its file, `.lock`, is gone afterwards.
     """
-    from filelock import FileLock, Timeout
-    file = Path(folder)/'.lock'
-    lock = FileLock(file)
+    filelock, file = require('filelock', 'train'), Path(folder)/'.lock'
+    lock = filelock.FileLock(file)
     try:
         lock.acquire(timeout=0)
-    except Timeout:
+    except filelock.Timeout:
         raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or '
                          'give another folder: nothing was written.') from None
     try:
@@ -102,20 +103,6 @@ def checksum(
     with open(content, 'rb') as file:
         while block := file.read(1 << 20): digest.update(block)
     return digest.hexdigest()
-
-
-def writable_folder(
-    out:Path,
-    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
-)->Path:
-    "The folder, made and tried; an error before any work if nothing can be written there."
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out): pass   # others may try at the same time
-    except OSError as error:
-        raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
-                         f'Choose {other}. Nothing was trained or written.') from error
-    return out
 
 
 def check_readable(

@@ -139,7 +139,7 @@ def settings_as_options(
 )->Callable[..., Any]:
     "For typer: the command with an option for each setting; None where it is not given."
     import typer
-    signature = inspect.signature(command)
+    signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     for f in fields(Training):
         kind, *_ = get_args(f.type) or (f.type,)
