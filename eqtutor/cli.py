@@ -19,15 +19,14 @@ import typer
 from . import __version__
 from .files import writable_folder, write_atomic, write_json
 from .names import MissingExtra, needs
+from .train.settings import settings_as_options
 
 if TYPE_CHECKING:   # what a command imports when it is called
     from torch import Tensor, nn
 
     from .demo import DemoResult
     from .models.registry import Model
-    from .papers.estimate import Estimate
     from .papers.protocol import Comparison, Measured
-    from .papers.train import Training
     from .report import LayerReport
 
 ADVICE = (
@@ -317,7 +316,7 @@ def bench(
     device:str=typer.Option('cpu', help='cpu or cuda.'),
     variants:str=typer.Option(
         None, help='Some of eager, compiled, bf16 and "compiled bf16", with commas '
-                   'between.  [default: eager,compiled; on cuda all]'),
+                   'between.', show_default='eager,compiled; on cuda all'),
     smoke:bool=typer.Option(
         False, '--smoke', help='Only try whether all of it runs: two images, one '
                                'repeat, one network of each table.'),
@@ -368,19 +367,6 @@ def _tables(record:dict, outcome:Measured)->str:
               for title, rows in outcome.tables.items()]
     return '\n\n'.join([*tables, conditions(record)])
 
-def _report(settings:Training, outcome:Estimate|dict, out:Path, as_json:bool)->str:
-    "What `eqtutor train` prints at its end."
-    from .papers.estimate import Estimate
-    if isinstance(outcome, Estimate):
-        if not as_json: return str(outcome)
-        return json.dumps(asdict(outcome), ensure_ascii=False)
-    if as_json: return json.dumps(outcome, ensure_ascii=False)
-    return (f'{settings.network} ({outcome["parameters"]:,} parameters) '
-            f'on {settings.data}, {settings.epochs} epochs, '
-            f'{outcome["seconds"]:.0f} s: '
-            f'test accuracy {outcome["test"]["accuracy"]:.2%}. '
-            f'Written to {out/settings.experiment}/{settings.seed}.json')
-
 # what `fit` calls by its names
 TYPED = {'resume=True': '--resume', 'correct the folder': 'correct --runs',
          'give another folder': 'give another folder by --runs',
@@ -390,40 +376,14 @@ TYPED = {'resume=True': '--resume', 'correct the folder': 'correct --runs',
 @app.command(help=(
     'Train a network, test it, and write the result with settings, '
     'versions, hardware and every epoch.'))
+@settings_as_options
 def train(
     config:Path=typer.Argument(
         None, help='A JSON file of settings; every name below may stand in it, '
                    'with _ for -.'),
     recipe:str=typer.Option(
-        None, help='How a paper trained: "P1 rotMNIST", "P4 CIFAR", …; options below '
+        None, help='How a paper trained: "P1 rotMNIST", "P4 CIFAR", …; settings below '
                    'change parts of it. A wrong name lists all.'),
-    network:str=typer.Option(
-        None, help='A name of `eqtutor models`.  [default: p4-cnn]'),
-    data:str=typer.Option(
-        None, help='digits, mnist, rotmnist, rotmnist-12000, rotmnist-original, '
-                   'cifar10, cifar100 or pcam.  [default: rotmnist]'),
-    epochs:int=typer.Option(
-        None, min=1, help='Passes over the training set.  [default: 10]'),
-    seed:int=typer.Option(
-        None, help='Seed of weights, order and augmentation.  [default: 0]'),
-    batch_size:int=typer.Option(None, min=1, help='[default: 128]'),
-    lr:float=typer.Option(None, help='Largest learning rate.  [default: 0.001]'),
-    weight_decay:float=typer.Option(
-        None, help='L2, added to the gradient.  [default: 0.0001]'),
-    schedule:str=typer.Option(
-        None, help='Course of the learning rate.  [default: constant]'),
-    optimizer:str=typer.Option(None, help='[default: adam]'),
-    augment:str=typer.Option(None, help='[default: none]'),
-    precision:str=typer.Option(None, help='no, bf16 or fp16.  [default: as launched]'),
-    valid:int=typer.Option(
-        None, min=0, help='CIFAR\'s training images held out to validate; 0 trains '
-                          'without.  [default: 10000]'),
-    per_class:int=typer.Option(
-        None, help='Training images of each class, for CIFAR.  [default: all]'),
-    images:int=typer.Option(
-        None, help='Train on the first so many pictures.  [default: all]'),
-    test_images:int=typer.Option(
-        None, help='Test on the first so many.  [default: all]'),
     out:Path=typer.Option(
         Path('results'),
         help='The result goes to OUT/<network>-<data>[-…]/<seed>.json; part of the '
@@ -436,56 +396,71 @@ def train(
     estimate:bool=typer.Option(
         False, '--estimate', help='Only say what the run would take: steps, '
                                   'multiplications, memory, time.'),
+    **settings:Any,
 )->None:
     "Train a network, test it, and write the result."
-    outcome:Estimate|dict
     with explained(TYPED):
         from .papers.estimate import estimate_training
-        from .papers.train import Training, is_first_process, run_training
-        options = {k: v for k, v in locals().items() if k in Training.__annotations__}
-        settings = Training.read(config, recipe, **options)
+        from .train import Training, run_training
+        from .train.processes import is_first_process
+        asked = Training.read(config, recipe, **settings)
         if estimate:
-            outcome = estimate_training(settings)
+            guess = estimate_training(asked)
+            result, text = asdict(guess), str(guess)
         else:
-            folders = out.expanduser(), runs.expanduser()
-            outcome = run_training(settings, *folders, resume)
-    if is_first_process(): typer.echo(_report(settings, outcome, out, as_json))
+            result = run_training(asked, out.expanduser(), runs.expanduser(), resume)
+            average = ''
+            if 'ema_test' in result:
+                average = f' (of the averaged weights {result["ema_test"]["accuracy"]:.2%})'
+            text = (f'{asked.network} ({result["parameters"]:,} parameters) '
+                    f'on {asked.data}, {asked.epochs} epochs, {result["seconds"]:.0f} s: '
+                    f'test accuracy {result["test"]["accuracy"]:.2%}{average}. '
+                    f'Written to {out/asked.experiment}/{asked.seed}.json')
+    if not is_first_process(): return
+    typer.echo(json.dumps(result, ensure_ascii=False) if as_json else text)
 
 @app.command(help=(
-    "Run the papers' tables by their full recipes, the most informative row first. "
-    'The same command goes on where it was stopped.'))
+    "Run the papers' tables by their full recipes, the most informative row first; "
+    'benchmarks before, where they are asked for. The same command goes on where it was '
+    'stopped. Exit code 75: the budget is spent and something is left.'))
 def reproduce(
     table:list[str]=typer.Option(
-        [], help='P1.1 is paper P1, Table 1; give the option again for more.  '
-                 '[default: all]'),
+        [], help='P1.1 is paper P1, Table 1; bench all benchmarks of this device, bench.e4 '
+                 'one; give the option again for more.', show_default='all tables'),
     rows:list[str]=typer.Option(
-        [], help='Networks by name or label, * for any letters; again for more.  '
-                 '[default: all]'),
+        [], help='Networks by name or label, * for any letters; again for more.',
+        show_default='all'),
     budget:str=typer.Option(
-        None, help='Stop in time: 3h, 45m, 1h30m.  [default: when all is done]'),
+        None, help='Stop in time: 3h, 45m, 1h30m.', show_default='when all is done'),
     seeds:int=typer.Option(1, min=1, help='Runs of each row.'),
     jobs:int=typer.Option(
         1, min=1, help='Runs side by side; they share the cores, and each has a GPU.'),
     executor:str=typer.Option('local', help='local, or slurm (through submitit).'),
     out:Path=typer.Option(
-        Path('results'), help='Results go to OUT, one file a run; what is not complete '
-                              'to OUT/unfinished.'),
+        None, help='Results go to OUT, one file a run; what is not complete to '
+                   'OUT/unfinished.', show_default='results; with --smoke runs/smoke'),
     dry_run:bool=typer.Option(
         False, '--dry-run', help='Only say what is done, what is left, in which order, '
-                                 'and what it takes.'),
+                                 'and about what it takes; nothing runs.'),
+    measure:bool=typer.Option(
+        False, '--measure', help='Try a few steps of each network for the plan, where no '
+                                 'run of it is known.'),
+    smoke:bool=typer.Option(
+        False, '--smoke', help='Only try whether all of it runs here: a few images, two '
+                               'epochs; benchmarks of two images, one repeat.'),
     as_json:bool=typer.Option(False, '--json', help='Print the plan as JSON.'),
 )->None:
     "Run the papers' tables by their full recipes."
+    folder = (out or Path('runs/smoke' if smoke else 'results')).expanduser()
     with explained():
-        from .papers.reproduce import Place, carry_out, make_jobs, make_plan
-        place = Place(out.expanduser(), out.expanduser()/'unfinished')
-        plan = make_plan(make_jobs(table, rows, seeds), place, _say_beside)
-        text = json.dumps(plan.rows(), ensure_ascii=False) if as_json else str(plan)
-        typer.echo(text)
-        faults = [] if dry_run else carry_out(plan, place, budget, jobs, executor)
-    if faults: raise typer.Exit(1)
-
-def _say_beside(line:str)->None: typer.echo(line, err=True)
+        from .papers.reproduce import Order, Place, carry_out, make_plan
+        place, code = Place(folder, folder/'unfinished'), 0
+        order = Order(table, rows, seeds, budget, jobs, executor, smoke, measure)
+        plan = make_plan(order.jobs, place, order.measure, order.benchmarks,
+                         lambda line: typer.echo(line, err=True))
+        typer.echo(json.dumps(plan.rows(), ensure_ascii=False) if as_json else str(plan))
+        if not dry_run: code = carry_out(plan, place, order)
+    if code: raise typer.Exit(code)
 
 @app.command(help=(
     'Copy the course out of the installed package, as a student gets '

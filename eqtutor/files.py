@@ -2,21 +2,20 @@
 # Plain module: edited by hand, no notebook exports it.
 import glob
 import hashlib
-import importlib
 import json
 import os
 import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-__all__ = ['write_atomic', 'write_json', 'checksum', 'writable_folder',
-           'check_readable', 'alone_in',
-           'remove_litter', 'results_folder', 'NOTE', 'provenance_mark', 'with_note']
+__all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
+           'writable_folder', 'remove_litter', 'results_folder', 'NOTE', 'provenance_mark',
+           'with_note']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
@@ -61,31 +60,26 @@ def remove_litter(
 
 
 @contextmanager
-def alone_in(
+def lock_folder(
     folder:str|Path, # that is there
 )->Iterator[None]:
-    """Inside, no other process of this machine is in the folder that asks as well.
+    """Inside, no other process that asks as well is in the folder; a `ValueError` if one is.
 
-    A `ValueError` if one is. The claim ends with the process at the latest, and leaves no file.
-    Where the system knows no such claim (Windows, some network drives) nobody is kept out.
+    The lock ends with the process at the latest. Its file, `.lock`, is gone afterwards.
     """
-    if os.name != 'posix':
-        yield
-        return
-    fcntl = importlib.import_module('fcntl')
-    handle = os.open(folder, os.O_RDONLY)
+    from filelock import FileLock, Timeout
+    file = Path(folder)/'.lock'
+    lock = FileLock(file)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
+        lock.acquire(timeout=0)
+    except Timeout:
         raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or '
                          'give another folder: nothing was written.') from None
-    except OSError:
-        pass
     try:
         yield
     finally:
-        os.close(handle)
+        with suppress(OSError): file.unlink()   # Windows keeps a file that is open
+        lock.release()
 
 
 def write_json(

@@ -9,10 +9,11 @@ import pytest
 
 from eqtutor import files
 from eqtutor.files import (
-    alone_in,
     check_readable,
     checksum,
+    lock_folder,
     results_folder,
+    writable_folder,
     write_atomic,
     write_json,
 )
@@ -77,13 +78,12 @@ def test_two_that_write_one_file_never_leave_a_mixture(tmp_path):
 
 HOLD = '''
 import sys
-from eqtutor.files import alone_in
-with alone_in(sys.argv[1]):
+from eqtutor.files import lock_folder
+with lock_folder(sys.argv[1]):
     print('mine', flush=True)
     sys.stdin.read()
 '''
 
-@pytest.mark.skipif(os.name != 'posix', reason='this system has no such claim')
 @pytest.mark.parametrize('ends', ['killed', 'done'])
 def test_a_folder_is_one_process_s_until_it_ends(tmp_path, ends):
     env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
@@ -91,10 +91,18 @@ def test_a_folder_is_one_process_s_until_it_ends(tmp_path, ends):
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout.readline() == b'mine\n'
     with pytest.raises(ValueError, match='Another process is at work in'):
-        with alone_in(tmp_path): raise AssertionError('two are inside')
+        with lock_folder(tmp_path): raise AssertionError('two are inside')
     if ends == 'killed': other.kill()
     other.communicate()
-    with alone_in(tmp_path): assert list(tmp_path.iterdir()) == []
+    with lock_folder(tmp_path): pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path/'file').write_text('')
+    with pytest.raises(ValueError, match='cannot be written to.*Nothing was trained'):
+        writable_folder(tmp_path/'file'/'below')
+    assert list(writable_folder(tmp_path/'a'/'b').iterdir()) == []
 
 
 def test_json_is_indented_by_one_and_keeps_letters(file):

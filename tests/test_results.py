@@ -12,8 +12,7 @@ from eqtutor.cost import count_parameters
 from eqtutor.models.affine import affine_resnet
 from eqtutor.models.registry import build_model
 from eqtutor.papers.benchmarks.affine import run_name
-from eqtutor.papers.train import Training
-from eqtutor.train import SCHEDULES
+from eqtutor.train import SCHEDULES, Training
 from tests import pin
 
 RESULTS = Path(__file__).parent.parent/'results'

@@ -1,17 +1,24 @@
-"What a training run would take, before it begins: steps, multiplications, memory, time."
+"""What a training run would take, before it begins: measured by a few steps, or looked up in
+records of what ran before."""
 # Plain module: edited by hand, no notebook exports it.
+import json
+import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..cost import count_parameters, layer_costs, peak_memory, training_step
+from ..models import MODELS
 from ..models.registry import build_model, get_model
-from .train import Training, check_data, own_device
+from ..train.experiment import check_data
+from ..train.processes import training_device
+from ..train.settings import Training
 
 
 class Images(NamedTuple):
@@ -28,7 +35,7 @@ IMAGES = {'digits': Images(1_197, 200, 400), 'mnist': Images(10_000, 2_000, 50_0
           'cifar10': Images(40_000, 10_000, 10_000), 'cifar100': Images(40_000, 10_000, 10_000),
           'pcam': Images(262_144, 32_768, 32_768)}
 SMALL_BATCHES = (4, 8)   # that a processor measures; a straight line through them gives the rest
-PATIENCE = 4.            # seconds: a step that takes no longer is measured with its whole batch,
+LONG = 4.                # seconds: a step that takes no longer is measured with its whole batch,
                          # and work that takes longer is measured once
 
 
@@ -121,7 +128,7 @@ def timed(
         wall, cpu = time.perf_counter(), time.process_time()
         work()
         rounds.append(Seconds(time.perf_counter() - wall, time.process_time() - cpu))
-        if rounds[0].wall > PATIENCE: return rounds[0]
+        if rounds[0].wall > LONG: return rounds[0]
     return Seconds(*map(min, zip(*rounds[1:])))
 
 
@@ -151,7 +158,7 @@ def measure_on_cpu(
     few, many = (timed(partial(training_step, net, x), 1) for x in pictures)
     step = Seconds(*(at_batch(batch_size, pair) for pair in zip(few, many)))
     whole = batch_size
-    if step.wall > PATIENCE: whole = SMALL_BATCHES[-1]
+    if step.wall > LONG: whole = SMALL_BATCHES[-1]
     x = torch.randn(whole, *shape)
     if whole == batch_size: step = timed(partial(training_step, net, x))
     scored = timed(partial(score, net.eval(), x), 1)
@@ -184,14 +191,24 @@ class Counted(NamedTuple):
     macs:int  # of all steps, forward and backward
 
 
+@cache
+def count_macs_of_an_image(
+    network:str,
+)->int:
+    "Multiplications of a forward pass; nothing is measured."
+    model = get_model(network)
+    rows = layer_costs(model.make(), torch.randn(1, *model.input_shape))
+    return sum(r.macs for r in rows)
+
+
 def count_training(
     settings:Training,
 )->Counted:
     "Steps and multiplications of a run; nothing is measured."
-    model, images = get_model(settings.network), epoch_images(settings)
-    rows = layer_costs(model.make(), torch.randn(1, *model.input_shape))
+    images = epoch_images(settings)
     steps = settings.epochs*-(-images.train // settings.batch_size)
-    return Counted(steps, 3*settings.epochs*images.train*sum(r.macs for r in rows))
+    macs = count_macs_of_an_image(settings.network)
+    return Counted(steps, 3*settings.epochs*images.train*macs)
 
 
 def estimate_training(
@@ -199,7 +216,7 @@ def estimate_training(
 )->Estimate:
     "What the run would take, from counting and from a few steps on this machine; needs no data."
     check_data(settings.data)
-    model, device, batch = get_model(settings.network), own_device(), settings.batch_size
+    model, device, batch = get_model(settings.network), training_device(), settings.batch_size
     net, shape, images = model.make().to(device), model.input_shape, epoch_images(settings)
     if device == 'cpu': cost = measure_on_cpu(net, shape, batch)
     else: cost = measure_on_gpu(model.name, net, shape, batch, device)
@@ -207,3 +224,102 @@ def estimate_training(
     scored = settings.epochs*images.valid + images.test
     wall, cpu = (steps*a + scored*b for a, b in zip(cost.step, cost.evaluation))
     return Estimate(model.name, steps, batch, macs, cost.memory, wall, cpu, device_name(device))
+
+
+# --- without measuring
+
+DIGIT, YARDSTICK = (1, 28, 28), 'p4-cnn'   # of the benchmarks
+NOMINAL = 1e12                             # multiplications a second, where nothing else is known
+
+
+class Guess(NamedTuple):
+    "What a training run takes by what ran before."
+    cpu_seconds:float
+    source:str           # of `SOURCES`
+    memory:int|None=None # bytes, where it was measured
+
+
+SOURCES = {
+    'run': "its own epochs, or another seed's",
+    'measured': 'a few steps, measured on this machine',
+    'benchmark': "a step's time over the p4-CNN's in a stored benchmark, and a stored run of that",
+    'count': 'multiplications, counted, at the speed of stored benchmarks of its family',
+    'count only': 'multiplications, counted, at 10¹² a second: nothing was stored for this device'}
+
+
+def forward_passes(
+    settings:Training,
+)->int:
+    "Images of a run in forward passes: to train on one costs as much as to look at three."
+    train, valid, test = epoch_images(settings)
+    return settings.epochs*(3*train + valid) + test
+
+
+def family(
+    network:str,
+)->str:
+    "The module that builds a network: what is built alike runs alike."
+    make = get_model(network).make
+    name = getattr(make, 'func', make).__module__.rpartition('.')[2]
+    return 'group_cnn' if name == 'backbones' else name   # convolutions, both
+
+
+@dataclass
+class Records:
+    "What stored runs and benchmarks say of the speed of networks on a kind of device."
+    experiments:dict[tuple[str, str], float]=field(default_factory=dict)
+    # (network, data) -> processor seconds of a forward pass of an image
+    over_p4:dict[str, float]=field(default_factory=dict)   # network or the paper's label -> ratio
+    macs:dict[str, int]=field(default_factory=dict)        # of the same
+
+    @classmethod
+    def read(cls,
+        folders:Iterable[Path], # of result files
+        device:str,             # 'cpu', or the name of a GPU
+    )->'Records':
+        "Those of all files that were made on such a device."
+        records = cls()
+        for file in sorted({f.resolve() for folder in folders for f in folder.rglob('*.json')}):
+            content = json.loads(file.read_text(encoding='utf-8'))
+            if not isinstance(content, dict): continue
+            if content.get('hardware', {}).get('device') != device: continue
+            if file.parent.name == 'bench' and not content.get('protocol', {}).get('smoke'):
+                records.add_benchmark(content['tables'])
+            elif 'cpu_seconds' in content: records.add_run(content)
+        return records
+
+    def add_run(self, content:dict[str, Any])->None:
+        "A finished training; where it has no processor seconds its code is of long ago."
+        known, asked = Training.__dataclass_fields__, content['settings']
+        if asked.get('network') not in MODELS or not asked.keys() <= known.keys(): return
+        settings = Training(**asked)
+        key, seconds = (asked['network'], asked['data']), content['cpu_seconds']
+        seconds /= forward_passes(settings)
+        self.experiments[key] = min(seconds, self.experiments.get(key, seconds))   # least disturbed
+
+    def add_benchmark(self, tables:dict[str, list[dict[str, Any]]])->None:
+        "The tables of training steps on digits over the p4-CNN's."
+        for title, rows in tables.items():
+            if not title.startswith('training step, batch 16, 1×28×28, over the p4-CNN'): continue
+            for row in rows:
+                self.over_p4[row['name']], self.macs[row['name']] = row['time'], row['macs']
+
+    def guess(self,
+        settings:Training,
+        label:str='',      # the paper's, of the network
+    )->Guess:
+        "What a run takes, by the best record there is."
+        network, n = get_model(settings.network), forward_passes(settings)
+        if (seconds := self.experiments.get((network.name, settings.data))) is not None:
+            return Guess(n*seconds, 'run')
+        p4 = statistics.median([t for (name, _), t in self.experiments.items()
+                                if name == YARDSTICK] or [0.])
+        names = [name for name in (network.name, label.replace('⁴', '4')) if name in self.over_p4]
+        if p4 and names and network.input_shape == DIGIT:
+            return Guess(n*p4*self.over_p4[names[0]], 'benchmark')
+        macs = count_macs_of_an_image(network.name)
+        speeds = {name: p4*self.over_p4[name]/self.macs[name] for name in self.macs
+                  if name in MODELS}   # seconds of a multiplication
+        alike = [s for name, s in speeds.items() if family(name) == family(network.name)]
+        if not p4 or not speeds: return Guess(n*macs/NOMINAL, 'count only')
+        return Guess(n*macs*statistics.median(alike or speeds.values()), 'count')

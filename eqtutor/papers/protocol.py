@@ -276,6 +276,8 @@ def measure(
     protocol:Protocol,
     store:Path|None=None,    # rows are kept here as they come, and those that are here already
     bar:bool=False,          # are not measured again
+    # called when a row is kept, with its name; an error that it raises ends the measuring there
+    after_row:Callable[[str], None]|None=None,
 )->Measured:
     "The tables of a benchmark, each row measured by the protocol in a process of its own."
     rows, done = stored_rows(store, protocol), Measured()
@@ -288,6 +290,7 @@ def measure(
         if key not in rows:
             rows[key] = measured(case, protocol)
             if store: keep_rows(store, protocol, rows)
+            if after_row: after_row(key)
         if 'error' in rows[key]: done.left_out[key] = rows[key]['error']
         else: done.tables.setdefault(title, []).append(CostRow(**rows[key]))
     return done

@@ -1,7 +1,8 @@
-"""What `eqtutor reproduce` does: rows of the papers' tables by their full recipes, the most
-informative first; stopped at any moment, it goes on where it was."""
+"""What `eqtutor reproduce` does: benchmarks, then rows of the papers' tables by their full recipes,
+the most informative first; stopped at any moment, it goes on where it was."""
 # Plain module: edited by hand, no notebook exports it.
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,43 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors.torch import save
 
-from ..files import checksum, provenance_mark, with_note, write_atomic, write_json
-from ..train import CHECKPOINT, LOG, Run, environment, read_checkpoint
-from .estimate import Estimate, as_size, as_time, device_name, estimate_training
+from ..files import (
+    checksum,
+    provenance_mark,
+    results_folder,
+    with_note,
+    writable_folder,
+    write_atomic,
+    write_json,
+)
+from ..names import require
+from ..train.checkpoints import environment, part_of, read_checkpoint
+from ..train.experiment import run_training
+from ..train.fitting import CHECKPOINT, LOG, Run
+from ..train.processes import training_device
+from ..train.settings import Training
+from .benchmarks import load_benchmarks
+from .estimate import (
+    SOURCES,
+    Guess,
+    Records,
+    as_size,
+    as_time,
+    device_name,
+    estimate_training,
+)
+from .protocol import benchmark_record, measure, standard_protocol
 from .tables import chosen_tables
-from .train import Training, own_device, run_training, writable_folder
 
-QUIET = 20.   # seconds between two lines of progress
+QUIET = 20.            # seconds between two lines of progress
+DONE, FAILED = 0, 1    # exit codes
+AGAIN = 75             # of POSIX, a temporary failure: something is left, call again
+EXECUTORS = 'local', 'slurm'
+# in place of a recipe's own, to try the code; PatchCamelyon is read from the disk, whole
+SMOKE:dict[str, dict[str, Any]] = {
+    'rotmnist': dict(data='digits', images=16, test_images=20, epochs=2),
+    'cifar10': dict(per_class=1, test_images=8, epochs=2, valid=0),
+    'cifar100': dict(per_class=1, test_images=8, epochs=2, valid=0)}
 
 
 def say_now(line:str)->None:
@@ -36,6 +67,8 @@ def say_now(line:str)->None:
 class BudgetSpent(Exception):
     "The time is over; what was trained is saved."
 
+
+# --- what is asked for
 
 @dataclass(frozen=True)
 class Job:
@@ -61,6 +94,11 @@ class Place:
         "Checkpoint and log of the run under way."
         return self.unfinished/job.settings.experiment/str(job.settings.seed)
 
+    def benchmark(self, name:str)->Path:
+        "The file of a benchmark on this machine's device."
+        on_gpu = training_device() != 'cpu'
+        return self.out/'bench'/f'{name}{"-cuda"*on_gpu}.json'
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -82,6 +120,7 @@ def make_jobs(
     tables:Sequence[str]=(), # as 'P1.1'; all if empty
     rows:Sequence[str]=(),   # names or labels of networks, * and ? for any letters; all if empty
     seeds:int=1,             # of each row, from 0
+    smoke:bool=False,        # a few images and two epochs, to try the code
 )->list[Job]:
     "The trainings asked for, in the order of the tables; an error if there are none."
     jobs = [Job(table.name, row.label, table.training(row, seed))
@@ -89,25 +128,74 @@ def make_jobs(
             for seed in range(seeds)
             if not rows or any(fnmatch(name, pattern) for pattern in rows
                                for name in (row.network, row.label))]
-    if jobs: return [job_for_device(job) for job in jobs]
-    known = [row.network for table in chosen_tables(list(tables)) for row in table.rows]
-    raise ValueError(f'no row is called {" or ".join(rows)}. Known are {", ".join(known)}.')
+    if not jobs:
+        known = [row.network for table in chosen_tables(list(tables)) for row in table.rows]
+        raise ValueError(f'no row is called {" or ".join(rows)}. Known are {", ".join(known)}.')
+    if smoke:
+        jobs = [replace(job, settings=replace(job.settings, **SMOKE[job.settings.data]))
+                for job in jobs if job.settings.data in SMOKE]
+    if training_device() != 'cpu': return jobs
+    # half precision with a scaled loss needs a GPU; on a processor it is left out
+    return [replace(job, settings=replace(job.settings, precision='no'))
+            if job.settings.precision == 'fp16' else job for job in jobs]
 
 
-def job_for_device(job:Job)->Job:
-    "Half precision with a scaled loss needs a GPU; on a processor it is left out."
-    if own_device() != 'cpu' or job.settings.precision != 'fp16': return job
-    return replace(job, settings=replace(job.settings, precision='no'))
+@dataclass
+class Order:
+    "What is asked for; all of it is checked here, before anything is measured or run."
+    tables:Sequence[str]=()   # of the papers, as 'P1.1'; 'bench', or 'bench.e4', for benchmarks
+    rows:Sequence[str]=()
+    seeds:int=1
+    budget:str|None=None      # as '3h'; as long as it takes if None
+    workers:int=1             # runs side by side
+    executor:str='local'      # or 'slurm'
+    smoke:bool=False          # a few images, two epochs, one repeat: does all of it run here?
+    measure:bool=False        # a few steps of each network, where no run of it is known
+    jobs:list[Job]=field(init=False)
+    benchmarks:list[str]=field(init=False)
+    seconds:float=field(init=False)   # of the budget
 
+    def __post_init__(self)->None:
+        if self.executor not in EXECUTORS:
+            raise ValueError(f'executor must be {" or ".join(EXECUTORS)}, got {self.executor!r}')
+        if self.executor == 'slurm': require('submitit', 'cluster')
+        seconds = math.inf if self.budget is None else parse_budget(self.budget)
+        benches = [name for name in self.tables if name.split('.')[0] == 'bench']
+        tables = [name for name in self.tables if name not in benches]
+        jobs = []
+        if tables or not benches: jobs = make_jobs(tables, self.rows, self.seeds, self.smoke)
+        known = list(load_benchmarks()) if benches else []
+        chosen = known if 'bench' in benches else [name.split('.', 1)[1] for name in benches]
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            raise ValueError(f'unknown benchmark {", ".join(unknown)}. Known are '
+                             f'{", ".join(f"bench.{name}" for name in known)}.')
+        if chosen and (self.workers > 1 or self.executor != 'local'):
+            raise ValueError('benchmarks measure times and need the machine to themselves: leave '
+                             '--jobs and --executor out, or --table bench.')
+        self.jobs, self.benchmarks, self.seconds = jobs, chosen, seconds
+
+
+def parse_budget(
+    text:str,  # '3h', '45m', '1h30m', '90s'
+)->float:      # seconds
+    "A time in seconds; an error that shows how to write one."
+    match = re.fullmatch(r'(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?', text.strip())
+    if not text.strip() or not match:
+        raise ValueError(f'a budget reads 3h, 45m, 1h30m or 90s, got {text!r}')
+    return float(sum(int(n or 0)*unit for n, unit in zip(match.groups(), (3600, 60, 1))))
+
+
+# --- how far it is, and what it takes
 
 def other_settings(
-    found:dict[str, Any],  # of a result file
+    stored:dict[str, Any], # of a result file
     settings:Training,
 )->list[str]:
     "What is different, in words; precision is the device's affair."
-    wanted = asdict(settings) | {'precision': found.get('precision')}
-    return [f'{name} {found.get(name)!r} instead of {value!r}' for name, value in wanted.items()
-            if found.get(name) != value]
+    wanted = asdict(settings) | {'precision': stored.get('precision')}
+    return [f'{name} {stored.get(name)!r} instead of {value!r}' for name, value in wanted.items()
+            if stored.get(name) != value]
 
 
 def progress_of(
@@ -129,34 +217,53 @@ def progress_of(
     return Progress(len(history), epochs, False, sum(e['cpu_seconds'] for e in history))
 
 
-def estimates(
+def tried(
     jobs:Sequence[Job],
     file:Path,         # what was measured before is read from here
     say:Callable[[str], None]=say_now,
-)->dict[Job, Estimate]:
-    "What each job takes from its first epoch to its test; measured once for all seeds."
-    around = f'{device_name(own_device())}, torch {torch.__version__}, {environment()["commit"]}'
-    found = {}
+)->dict[Job, Guess]:
+    "What each job takes by a few steps of it on this machine; measured once for all seeds."
+    where = device_name(training_device())
+    around = f'{where}, torch {torch.__version__}, {environment()["commit"]}'
     writable_folder(file.parent)
     with FileLock(file.with_suffix('.lock')):   # what one process measures, all read
-        measured:dict[str, dict] = json.loads(file.read_text()) if file.exists() else {}
+        stored:dict[str, dict] = json.loads(file.read_text()) if file.exists() else {}
         for job in jobs:
             key = f'{replace(job.settings, seed=0)} on {around}'
-            if key not in measured:
-                say(f'measuring {job.settings.network} on {job.settings.data} …')
-                measured[key] = asdict(estimate_training(job.settings))
-                write_json(file, measured)
-            found[job] = Estimate(**measured[key])
-    return found
+            if key in stored: continue
+            say(f'measuring {job.settings.network} on {job.settings.data} …')
+            stored[key] = asdict(estimate_training(job.settings))
+            write_json(file, stored)
+    estimates = {job: stored[f'{replace(job.settings, seed=0)} on {around}'] for job in jobs}
+    return {job: Guess(e['cpu_seconds'], 'measured', e['memory']) for job, e in estimates.items()}
+
+
+def guesses(
+    progress:dict[Job, Progress],
+    place:Place,
+    measure:bool=False,  # a few steps, where neither the run nor another seed's is known
+    say:Callable[[str], None]=say_now,
+)->dict[Job, Guess]:
+    "What each job takes from its first epoch to its test, by the best there is to go by."
+    device = environment(training_device())['hardware']['device']
+    records, known = Records.read([place.out, results_folder()], device), dict[Job, Guess]()
+    for job, p in progress.items():
+        if p.complete and p.cpu_seconds: known[job] = Guess(p.cpu_seconds, 'run')
+        elif p.epochs: known[job] = Guess(p.cpu_seconds/p.epochs*(p.of + 1), 'run')
+        elif (job.settings.network, job.settings.data) in records.experiments:
+            known[job] = records.guess(job.settings)
+    rest = [job for job in progress if job not in known]
+    if measure: return known | tried(rest, place.unfinished/'estimates.json', say)
+    return known | {job: records.guess(job.settings, job.label) for job in rest}
 
 
 def seconds_left(
-    estimate:Estimate,
+    guess:Guess,
     progress:Progress,
 )->float:
     "Processor seconds that a job still takes."
     if progress.complete: return 0.
-    return estimate.cpu_seconds*(1 - progress.epochs/(progress.of + 1))
+    return guess.cpu_seconds*(1 - progress.epochs/(progress.of + 1))
 
 
 def ranked(
@@ -168,26 +275,76 @@ def ranked(
     return sorted(left, key=worth, reverse=True)
 
 
-def parse_budget(
-    text:str,  # '3h', '45m', '1h30m', '90s'
-)->float:      # seconds
-    "A time in seconds; an error that shows how to write one."
-    match = re.fullmatch(r'(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?', text.strip())
-    if not text.strip() or not match:
-        raise ValueError(f'a budget reads 3h, 45m, 1h30m or 90s, got {text!r}')
-    return float(sum(int(n or 0)*unit for n, unit in zip(match.groups(), (3600, 60, 1))))
+@dataclass(frozen=True)
+class Plan:
+    "What is to be done, in order, and what it takes."
+    jobs:list[Job]                  # the most informative first, complete ones last
+    progress:dict[Job, Progress]
+    guesses:dict[Job, Guess]
+    benchmarks:dict[str, bool]=field(default_factory=dict)   # by name: is it complete?
 
+    def left(self, job:Job)->float:
+        "Processor seconds that a job still takes."
+        return seconds_left(self.guesses[job], self.progress[job])
+
+    def rows(self)->list[dict[str, Any]]:
+        "A row a job, ready for JSON: what, how far, CPU seconds in all, left, and taken."
+        return [dict(table=job.table, row=job.label, network=job.settings.network,
+                     seed=job.settings.seed, state=str(self.progress[job]),
+                     mark=self.progress[job].mark.strip(),
+                     cpu_seconds=round(self.guesses[job].cpu_seconds),
+                     source='taken' if self.progress[job].complete else self.guesses[job].source,
+                     left=round(self.left(job)), memory=self.guesses[job].memory,
+                     took=round(self.progress[job].cpu_seconds))
+                for job in self.jobs]
+
+    def __str__(self)->str:
+        lines = [f'benchmark {name} ({"complete" if complete else "not complete"})'
+                 for name, complete in self.benchmarks.items()]
+        if not self.jobs: return '\n'.join(lines)
+        lines.append(f'{"processor time":>14}  {"left":>8}  {"memory":>7}  {"by":10}  what')
+        for row, job in zip(self.rows(), self.jobs):
+            about = '≈'*(row['source'] != 'taken')
+            whole, left = about + as_time(row['cpu_seconds']), about + as_time(row['left'])
+            memory = as_size(row['memory']) if row['memory'] else '–'
+            lines.append(f'{whole:>14}  {left:>8}  {memory:>7}  {row["source"]:10}  '
+                         f'{job} ({row["state"]}){self.progress[job].mark}')
+        total = sum(map(self.left, self.jobs))
+        lines.append(f'{len(self.jobs)} runs, about {as_time(total)} of processor time left')
+        used = {row['source'] for row in self.rows()}
+        lines += [f'{name}: {text}' for name, text in SOURCES.items() if name in used]
+        if used & {'benchmark', 'count', 'count only'}:
+            lines.append('≈ is an estimate; --measure tries a few steps of each instead.')
+        return with_note('\n'.join(lines))
+
+
+def make_plan(
+    jobs:Sequence[Job],
+    place:Place,
+    measure:bool=False,            # a few steps, where no run is known
+    benchmarks:Sequence[str]=(),   # names
+    say:Callable[[str], None]=say_now,
+)->Plan:
+    "How far each job is, what it takes, and the order to do them in."
+    progress = {job: progress_of(job, place) for job in jobs}
+    takes = guesses(progress, place, measure, say)
+    left = {job: seconds_left(takes[job], progress[job]) for job in jobs}
+    open_jobs = ranked({job: s for job, s in left.items() if not progress[job].complete})
+    done = [job for job in jobs if progress[job].complete]
+    return Plan([*open_jobs, *done], progress, takes,
+                {name: place.benchmark(name).exists() for name in benchmarks})
+
+
+# --- the work
 
 @contextmanager
 def claimed(
-    job:Job,
-    place:Place,
-)->Iterator[bool]:  # False if another process is at it
-    "Inside, this process alone works on a job; the claim ends with the process at the latest."
-    folder = place.folder(job)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f'{folder.name}.lock'))
-    try: lock.acquire(blocking=False)
+    work:Path,          # a folder or a file of it; the lock lies beside
+)->Iterator[bool]:      # False if another process is at it
+    "Inside, this process alone is at some work; the claim ends with the process at the latest."
+    work.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(work.with_name(f'{work.name}.lock'))
+    try: lock.acquire(timeout=0)
     except Timeout:
         yield False
         return
@@ -195,33 +352,25 @@ def claimed(
     finally: lock.release()
 
 
-def add_weights(
-    job:Job,
-    place:Place,
-)->None:
-    "The trained weights of the run, and their checksum, beside the others."
-    tensors, _ = read_checkpoint(place.folder(job)/CHECKPOINT)
-    weights = {k.removeprefix('net.'): t for k, t in tensors.items() if k.startswith('net.')}
-    folder = writable_folder(place.out/'weights')
-    name = f'{job.settings.experiment}.safetensors'
-    with FileLock(folder/'SHA256SUMS.lock'):
-        write_atomic(folder/name, save(weights))
-        sums = folder/'SHA256SUMS'
-        lines = sums.read_text().splitlines() if sums.exists() else []
-        rest = [line for line in lines if line.split()[1] != name]
-        lines = sorted([*rest, f'{checksum(folder/name)}  {name}'], key=lambda s: s.split()[1])
-        write_atomic(sums, ('\n'.join(lines) + '\n').encode())
-
-
 def tidy(
     job:Job,
     place:Place,
 )->None:
-    "After the result is written: keep the first seed's weights, drop the state."
-    folder = place.folder(job)
-    if not (folder/CHECKPOINT).exists(): return
-    if job.settings.seed == 0: add_weights(job, place)
-    shutil.rmtree(folder)
+    "After the result is written: keep the first seed's weights and their checksum, drop the state."
+    state = place.folder(job)
+    if not (state/CHECKPOINT).exists(): return
+    if job.settings.seed == 0:
+        tensors, _ = read_checkpoint(state/CHECKPOINT)
+        folder = writable_folder(place.out/'weights')
+        name = f'{job.settings.experiment}.safetensors'
+        with FileLock(folder/'SHA256SUMS.lock'):
+            write_atomic(folder/name, save(part_of(tensors, 'net.')))
+            sums = folder/'SHA256SUMS'
+            lines = sums.read_text().splitlines() if sums.exists() else []
+            rest = [line for line in lines if line.split()[1] != name]
+            lines = sorted([*rest, f'{checksum(folder/name)}  {name}'], key=lambda s: s.split()[1])
+            write_atomic(sums, ('\n'.join(lines) + '\n').encode())
+    shutil.rmtree(state)
 
 
 class Reporter:
@@ -232,13 +381,13 @@ class Reporter:
         say:Callable[[str], None],
     ):
         self.job, self.deadline, self.say = job, deadline, say
-        self.said = 0.
+        self.spoke = 0.
 
     def __call__(self, run:Run)->None:
         last, done = run.history[-1], len(run.history)
         left, now = self.job.settings.epochs - done, time.time()
-        if now - self.said > QUIET or not left:
-            self.said = now
+        if now - self.spoke > QUIET or not left:
+            self.spoke = now
             self.say(self.line(done, last, left))
         parent = multiprocessing.parent_process()
         orphan = parent is not None and not parent.is_alive()
@@ -283,7 +432,7 @@ def work(
     faults = []
     for job in jobs:
         if time.time() >= deadline: break
-        with claimed(job, place) as mine:
+        with claimed(place.folder(job)) as mine:
             if not mine: continue
             try: run_job(job, place, deadline, say)
             except BudgetSpent: break
@@ -348,10 +497,7 @@ def work_on_cluster(
     cluster:str='slurm',    # of submitit; 'local' tries the same on this machine
 )->list[Any]:               # submitit's jobs: `job_id`, `result()`
     "Hand the work to a cluster; its jobs take rows from the same list, and may be cut off."
-    try: import submitit
-    except ImportError as error:
-        raise ValueError('a cluster is reached by submitit, which is not installed: '
-                         'pip install "eqtutor[cluster]".') from error
+    submitit = require('submitit', 'cluster')
     executor = submitit.AutoExecutor(folder=place.unfinished/'cluster', cluster=cluster)
     gpus = {'gpus_per_node': 1} if cluster == 'slurm' else {}
     executor.update_parameters(name='eqtutor', timeout_min=max(1, int(budget/60)), **gpus)
@@ -359,69 +505,58 @@ def work_on_cluster(
     return [executor.submit(work, jobs, place, deadline) for _ in range(workers)]
 
 
-@dataclass(frozen=True)
-class Plan:
-    "What is to be done, in order, and what it takes."
-    jobs:list[Job]                  # the most informative first, complete ones last
-    progress:dict[Job, Progress]
-    estimates:dict[Job, Estimate]
-
-    def left(self, job:Job)->float:
-        "Processor seconds that a job still takes."
-        return seconds_left(self.estimates[job], self.progress[job])
-
-    def rows(self)->list[dict[str, Any]]:
-        "A row a job, ready for JSON: what, how far, CPU seconds in all, left, and taken."
-        return [dict(table=job.table, row=job.label, network=job.settings.network,
-                     seed=job.settings.seed, state=str(self.progress[job]),
-                     mark=self.progress[job].mark.strip(),
-                     cpu_seconds=round(self.estimates[job].cpu_seconds),
-                     left=round(self.left(job)), memory=self.estimates[job].memory,
-                     took=round(self.progress[job].cpu_seconds))
-                for job in self.jobs]
-
-    def __str__(self)->str:
-        lines = [f'{"processor time":>14}  {"left":>7}  {"memory":>7}  what']
-        for row, job in zip(self.rows(), self.jobs):
-            memory, state = as_size(row['memory']), f'{job} ({row["state"]})'
-            state += self.progress[job].mark
-            lines.append(f'{as_time(row["cpu_seconds"]):>14}  {as_time(row["left"]):>7}  '
-                         f'{memory:>7}  {state}')
-        total = as_time(sum(map(self.left, self.jobs)))
-        total = f'{len(self.jobs)} runs, {total} of processor time left'
-        return with_note('\n'.join([*lines, total]))
-
-
-def make_plan(
-    jobs:Sequence[Job],
+def run_benchmark(
+    name:str,
     place:Place,
+    deadline:float,     # by `time.time()`
+    smoke:bool=False,   # two images, one repeat, one network of each table
     say:Callable[[str], None]=say_now,
-)->Plan:
-    "How far each job is, what it takes here, and the order to do them in."
-    progress = {job: progress_of(job, place) for job in jobs}
-    measured = estimates(jobs, place.unfinished/'estimates.json', say)
-    left = {job: seconds_left(measured[job], progress[job]) for job in jobs}
-    open_jobs = ranked({job: s for job, s in left.items() if not progress[job].complete})
-    done = [job for job in jobs if progress[job].complete]
-    return Plan([*open_jobs, *done], progress, measured)
+)->list[str]:           # rows that are left out, and why
+    "Measure a benchmark, or go on with it; its rows are kept until all are there."
+    longest, began = 0., time.time()
 
+    def after_row(row:str)->None:
+        nonlocal longest, began
+        now = time.time()
+        longest, began = max(longest, now - began), now
+        say(f'bench {name}: {row}')
+        if now + longest > deadline: raise BudgetSpent
 
-EXECUTORS = 'local', 'slurm'
+    store = place.unfinished/f'bench-{name}.json'
+    with claimed(store) as mine:
+        if not mine: return [f'bench {name}: another process measures it in {place.out}']
+        device = training_device().partition(':')[0]
+        protocol = standard_protocol(device, smoke)
+        outcome = measure(load_benchmarks()[name](), protocol, store, after_row=after_row)
+        file = place.benchmark(name)
+        writable_folder(file.parent)
+        write_json(file, benchmark_record(name, outcome, protocol))
+        store.unlink(missing_ok=True)
+    return [f'bench {name}: {row}: {reason}' for row, reason in outcome.left_out.items()]
 
 
 def carry_out(
     plan:Plan,
     place:Place,
-    budget:str|None=None,   # as '3h'; as long as it takes if None
-    workers:int=1,          # runs side by side
-    executor:str='local',   # or 'slurm'
-)->list[str]:               # what could not be run, and why
-    "Run what is not complete, here or on a cluster."
-    if executor not in EXECUTORS:
-        raise ValueError(f'executor must be {" or ".join(EXECUTORS)}, got {executor!r}')
-    seconds = parse_budget(budget) if budget else float('inf')
-    if executor == 'local':
-        return work_here(plan.jobs, place, time.time() + seconds, workers)
-    handed = work_on_cluster(plan.jobs, place, min(seconds, 86_400.), workers)
-    say_now(f'handed to the cluster as {", ".join(job.job_id for job in handed)}')
-    return []
+    order:Order,
+)->int:        # `DONE`; `FAILED` if something cannot be run; `AGAIN` if the time was over first
+    "Run what is not complete, here or on a cluster: benchmarks first, then rows as planned."
+    deadline = time.time() + order.seconds
+    if order.executor == 'slurm':
+        handed = work_on_cluster(plan.jobs, place, min(order.seconds, 86_400.), order.workers)
+        say_now(f'handed to the cluster as {", ".join(job.job_id for job in handed)}')
+        return DONE
+    faults = []
+    for name in [name for name, complete in plan.benchmarks.items() if not complete]:
+        if time.time() >= deadline: return AGAIN
+        try: faults += run_benchmark(name, place, deadline, order.smoke)
+        except BudgetSpent: return AGAIN
+        except (ValueError, OSError, RuntimeError) as error:   # one stops no other
+            faults.append(f'bench {name}: {error}')
+            say_now(faults[-1])
+    faults += work_here(plan.jobs, place, deadline, order.workers)
+    failed = [job for job in plan.jobs if any(f.startswith(f'{job}: ') for f in faults)]
+    left = [job for job in plan.jobs
+            if job not in failed and not progress_of(job, place).complete]
+    if left: return AGAIN
+    return FAILED if faults else DONE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..models.e4 import E4_ABLATIONS
-from .train import Training
+from ..train.settings import Training
 
 
 class Row(NamedTuple):

@@ -13,10 +13,9 @@ import torch
 from einops import rearrange
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
-from torchvision.datasets import CIFAR10, CIFAR100, MNIST, PCAM
-from torchvision.datasets.mnist import read_image_file, read_label_file
 
 from ..files import checksum
+from ..names import require
 from .images import (
     AUGMENTATIONS,
     Augment,
@@ -71,13 +70,17 @@ def _fetch(name:str, folder:Path, files:str, download:Callable[[], Any])->None:
             f'machine, or set EQTUTOR_DATA to a folder that has {place}, or use the '
             'embedded digits, which need no file: digits().') from error
 
+def _torchvision()->Any:
+    return require('torchvision.datasets', 'train')
+
 def mnist_files()->dict[str, Path]: # file name to path
     "The four unpacked files of MNIST, each checked; downloaded where one is missing."
     folder = data_root() / 'MNIST' / 'raw'
     paths = {name: folder / name for name in MNIST_MD5}
     if not all(path.is_file() for path in paths.values()):
-        files = f'the four files {", ".join(MNIST_MD5)}'
-        _fetch('MNIST', folder, files, lambda: MNIST(str(data_root()), download=True))
+        kind = _torchvision().MNIST
+        def download()->Any: return kind(str(data_root()), download=True)
+        _fetch('MNIST', folder, f'the four files {", ".join(MNIST_MD5)}', download)
     return {name: check_file(path, MNIST_MD5[name]) for name, path in paths.items()}
 
 _PARTS = {'train': slice(10_000), 'valid': slice(10_000, 12_000),
@@ -93,9 +96,9 @@ def mnist(
 
 def _mnist(parts:dict[str, slice], split:str, turned:str, seed:int)->ImageSet:
     files = {name: str(path) for name, path in mnist_files().items()}
-    halves = ('train', 't10k')
-    images = [read_image_file(files[f'{half}-images-idx3-ubyte']) for half in halves]
-    labels = [read_label_file(files[f'{half}-labels-idx1-ubyte']) for half in halves]
+    halves, read = ('train', 't10k'), _torchvision().mnist
+    images = [read.read_image_file(files[f'{half}-images-idx3-ubyte']) for half in halves]
+    labels = [read.read_label_file(files[f'{half}-labels-idx1-ubyte']) for half in halves]
     order = torch.as_tensor(np.random.RandomState(0).permutation(sum(map(len, images))))
     index = {name: order[part] for name, part in parts.items()}
     return prepare(torch.cat(images)[:, None], torch.cat(labels), index, split, turned,
@@ -182,7 +185,7 @@ def take_per_class(
     index = torch.as_tensor(np.sort(np.concatenate(chosen)))
     return ImageSet(x[index], y[index], dataset.mean, dataset.std)
 
-def _cifar_files(kind:type[CIFAR10])->None:
+def _cifar_files(kind:Any)->None:
     "Check the files of CIFAR-10 or CIFAR-100, or download them."
     folder, meta = data_root() / kind.base_folder, kind.meta
     sums = dict([*kind.train_list, *kind.test_list, [meta['filename'], meta['md5']]])
@@ -191,9 +194,10 @@ def _cifar_files(kind:type[CIFAR10])->None:
         _fetch(kind.__name__, folder, ', '.join(sums), download)
     for name, md5 in sums.items(): check_file(folder / name, md5)
 
-def _cifar(kind:type[CIFAR10], split:str, turned:str, seed:int, valid:int,
+def _cifar(name:str, split:str, turned:str, seed:int, valid:int,
            per_class:int|None)->ImageSet:
     check_split(split)
+    kind = getattr(_torchvision(), name)
     _cifar_files(kind)
     halves = [kind(str(data_root()), train=train) for train in (True, False)]
     pixels = [torch.as_tensor(half.data) for half in halves]
@@ -224,7 +228,7 @@ def cifar10(
     per_class:int|None=None, # images of each class (P4: 1,000 to 5,000); None: all
 )->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64 `(n,)`
     "CIFAR-10 in the splits of the papers, normalised a channel at a time."
-    return _cifar(CIFAR10, split, turned, seed, valid, per_class)
+    return _cifar('CIFAR10', split, turned, seed, valid, per_class)
 
 def cifar100(
     split:str='train',       # 'train', 'valid' or 'test' (10,000 images)
@@ -234,7 +238,7 @@ def cifar100(
     per_class:int|None=None, # training images of each class; None: all
 )->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64, the 100 fine labels
     "CIFAR-100 in the splits of the papers, normalised a channel at a time."
-    return _cifar(CIFAR100, split, turned, seed, valid, per_class)
+    return _cifar('CIFAR100', split, turned, seed, valid, per_class)
 
 DATASETS:dict[str, Callable[..., Any]] = {
     'digits': digits, 'mnist': mnist, 'rotmnist': rotated_mnist,
@@ -242,15 +246,6 @@ DATASETS:dict[str, Callable[..., Any]] = {
     'cifar10': cifar10, 'cifar100': cifar100}
 
 PCAM_SIZES = {'train': 262_144, 'valid': 32_768, 'test': 32_768}
-
-def _h5py()->Any:
-    "The h5py library, or an error that says how to get it."
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError('PatchCamelyon lies in HDF5 files, which need h5py: '
-                          'pip install "eqtutor[pcam]"') from error
-    return h5py
 
 class _Opened(NamedTuple):
     "An HDF5 file's array, a memory map where it lies in one piece, and who opened it."
@@ -260,7 +255,7 @@ class _Opened(NamedTuple):
 
 def _open_h5(path:Path, name:str, shape:tuple[int, ...])->_Opened:
     "The one array of a file, checked."
-    try: file = _h5py().File(path, 'r')
+    try: file = require('h5py', 'pcam').File(path, 'r')
     except OSError as error:
         reason = f'but HDF5 cannot read it ({error})'
         raise _damaged(path, name, shape, reason) from error
@@ -328,7 +323,7 @@ def pcam(
 )->PCamImages:         # uint8 `(3, 96, 96)`; 1 where there is a tumour in the middle
     "PatchCamelyon from its HDF5 files; `DiskLoader` normalises by the training part."
     check_split(split)
-    _h5py()
+    require('h5py', 'pcam')
     data = _pcam_part(split)
     train = data if split == 'train' else _pcam_part('train')
     n = len(train)
@@ -341,7 +336,8 @@ def _pcam_part(split:str)->PCamImages:
     folder, name = data_root() / 'pcam', 'val' if split == 'valid' else split
     x, y = (folder / f'camelyonpatch_level_2_split_{split}_{kind}.h5' for kind in 'xy')
     if not (x.is_file() and y.is_file()):
-        def download()->Any: return PCAM(str(data_root()), name, download=True)
+        kind = _torchvision().PCAM
+        def download()->Any: return kind(str(data_root()), name, download=True)
         _fetch('PatchCamelyon', folder, f'{x.name} and {y.name}', download)
     return PCamImages(x, y, PCAM_SIZES[split])
 

@@ -9,19 +9,18 @@ import warnings
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import broadcast, gather_object
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from eqtutor.train.checkpoints import (
+from ..files import lock_folder, remove_litter, write_atomic
+from .checkpoints import (
     environment,
     load_into,
     part_of,
@@ -30,8 +29,6 @@ from eqtutor.train.checkpoints import (
     set_python_generators,
     torch_generators,
 )
-
-from ..files import alone_in, remove_litter, write_atomic
 from .loop import (
     OPTIMIZERS,
     SCHEDULES,
@@ -41,7 +38,8 @@ from .loop import (
     plateaus,
     train_epoch,
 )
-from .processes import accelerated, device_of, parallel
+from .processes import Accelerator, accelerated, device_of, parallel
+from .settings import FITTED, Training
 
 
 class DivergenceAlarm:
@@ -122,6 +120,7 @@ class _State:
 
     def extra(self)->dict[str, Tensor]:
         "What to save beside weights and optimizer; every process must call it."
+        from accelerate.utils import gather_object
         generators = gather_object([torch_generators(self.net)])
         extra = {f'{name}.{rank}': t for rank, g in enumerate(generators) if rank
                  for name, t in g.items()}
@@ -144,22 +143,16 @@ def _load_state(state:_State, tensors:dict[str, Tensor], path:Path)->None:
     "Weights, average, optimizer, scale and torch's generators, from a checkpoint."
     load_into(state.net, part_of(tensors, 'net.'), path)
     if state.ema is not None: load_into(state.ema, part_of(tensors, 'ema.'), path)
-    _load_optimizer(state.optimizer, part_of(tensors, 'optimizer.'))
-    scale = {k: v.item() for k, v in part_of(tensors, 'scaler.').items()}
-    if scale and state.accelerator.scaler is not None:
-        _load_scale(state.accelerator.scaler, scale)
-    _set_torch_generators(state.net, tensors, state.accelerator.process_index)
-
-def _load_optimizer(optimizer:torch.optim.Optimizer, tensors:dict[str, Tensor])->None:
     moments:dict[int, dict[str, Tensor]] = {}
-    for key, t in tensors.items():
+    for key, t in part_of(tensors, 'optimizer.').items():
         number, name = key.split('.', 1)
         moments.setdefault(int(number), {})[name] = t
-    optimizer.load_state_dict(optimizer.state_dict() | {'state': moments})
-
-def _load_scale(scaler:torch.amp.GradScaler, scale:dict[str, float])->None:
-    own = scaler.state_dict()
-    scaler.load_state_dict({k: type(own[k])(v) for k, v in scale.items()})
+    state.optimizer.load_state_dict(state.optimizer.state_dict() | {'state': moments})
+    scale, scaler = part_of(tensors, 'scaler.'), state.accelerator.scaler
+    if scale and scaler is not None:
+        kinds = {name: type(value) for name, value in scaler.state_dict().items()}
+        scaler.load_state_dict({name: kinds[name](t.item()) for name, t in scale.items()})
+    _set_torch_generators(state.net, tensors, state.accelerator.process_index)
 
 def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->None:
     "This process's generators; one that the run did not have gets a seed of its own."
@@ -172,175 +165,84 @@ def _set_torch_generators(net:nn.Module, tensors:dict[str, Tensor], rank:int)->N
     if f'rng.cuda{suffix}' in tensors and device.type == 'cuda':
         torch.cuda.set_rng_state(tensors[f'rng.cuda{suffix}'], device)
 
-def _begin(state:_State, header:dict[str, Any], out:str|Path|None, resume:bool)->Run:
-    "A new run, or the old one with net, optimizer and generators as they were."
-    run = Run(header, out=None if out is None else Path(out), ema=state.ema)
-    rank = state.accelerator.process_index
-    if resume: _resume(run, state)
-    elif rank: torch.manual_seed(torch.initial_seed() + rank)  # its own dropout
-    if not resume: _check_empty(run.out)
-    state.accelerator.wait_for_everyone()  # all have looked before one writes
-    state.save(run)
-    return run
-
 @contextmanager
-def _claimed(out:str|Path|None, resume:bool, accelerator:Accelerator)->Iterator[None]:
-    "The run's folder for this run alone; of several processes the first claims it."
+def _locked(out:str|Path|None, resume:bool, accelerator:Accelerator)->Iterator[None]:
+    "The run's folder for this run alone; of several processes the first locks it."
     missing = out is None or resume and not Path(out).is_dir()
     if missing or not accelerator.is_main_process:
         yield
         return
     folder = Path(str(out))
-    try: folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error: raise _not_written(folder, error) from error
-    with alone_in(folder):
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock_folder(folder))
+        except OSError as error: raise _not_written(folder, error) from error
         # nobody else writes here: what killed runs left is nobody's
         for name in (CHECKPOINT, LOG): remove_litter(folder / name, 0)
         yield
 
-def _check_empty(out:Path|None)->None:
-    if not out or not any((out / name).exists() for name in (CHECKPOINT, LOG)): return
-    raise ValueError(f'{out} already holds a run. Go on with it by resume=True, '
-                     'or give another folder: nothing is overwritten.')
+def _begin(state:_State, header:dict[str, Any], out:str|Path|None, resume:bool)->Run:
+    """A new run, or the old one with net, optimizer and generators as they were.
 
-def _same_settings(old:dict[str, Any], new:dict[str, Any], out:Path)->None:
-    "An error where anything but the epochs of a constant rate has changed."
-    free = {'epochs'} if new['schedule'] == 'constant' else set()
-    changed = [k for k in old | new if old.get(k) != new.get(k) and k not in free]
-    if not changed: return
-    said = [f'{k} was {old.get(k)!r}, now {new.get(k)!r}' for k in changed]
-    raise ValueError(f'{out} holds a run with other settings ({"; ".join(said)}). '
-                     'Resume with the old ones, or start a new run in another folder.')
-
-def _describe(loader:Any)->dict[str, Any]:
-    "What a loader shows of its order and its data, the normalisation included."
-    names = 'batch_size', 'shuffle', 'seed', 'augment'
-    order = {k: getattr(loader, k) for k in names if hasattr(loader, k)}
-    data = loader if hasattr(loader, 'tensors') else getattr(loader, 'dataset', None)
-    return {f'loader {k}': v for k, v in (order | _describe_data(data)).items()}
-
-def _describe_data(data:Any)->dict[str, Any]:
-    "What tells a set of images from another: black, sizes, moments, labels."
-    black, tensors = getattr(data, 'black', None), getattr(data, 'tensors', None)
-    said:dict[str, Any] = {}
-    if isinstance(black, Tensor): said['black'] = _rounded(black)
-    if not tensors: return said
-    x = tensors[0].float()
-    said |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2),
-             'deviation': round(x.std().item(), 2)}
-    if x.ndim == 4: # the upper halves of a few: another angle changes them
-        few, half = x[::max(1, len(x) // 8)][:8], max(1, x.shape[-2] // 2)
-        said['tops'] = _rounded(few[..., :half, :].flatten(1).mean(1))
-    if len(tensors) > 1: said['labels'] = zlib.crc32(tensors[1].cpu().numpy().tobytes())
-    return said
+    All is checked before anything is changed.
+    """
+    run = Run(header, out=None if out is None else Path(out), ema=state.ema)
+    rank = state.accelerator.process_index
+    if not resume:
+        if run.out and any((run.out / name).exists() for name in (CHECKPOINT, LOG)):
+            raise ValueError(f'{run.out} already holds a run. Go on with it by resume=True, '
+                             'or give another folder: nothing is overwritten.')
+        if rank: torch.manual_seed(torch.initial_seed() + rank)  # its own dropout
+    elif run.out is None:
+        raise ValueError('resume=True needs out=, the folder of the run to go on with.')
+    else:
+        tensors, about = read_checkpoint(run.out / CHECKPOINT)
+        old, new, done = about['header']['config'], header['config'], len(about['history'])
+        if done > new['epochs']:
+            raise ValueError(f'{run.out} holds {done} epochs already, '
+                             f'more than epochs={new["epochs"]} asks for.')
+        free = {'epochs'} if new['schedule'] == 'constant' else set()  # it may train longer
+        changed = [k for k in old | new if old.get(k) != new.get(k) and k not in free]
+        if changed:
+            changes = [f'{k} was {old.get(k)!r}, now {new.get(k)!r}' for k in changed]
+            raise ValueError(f'{run.out} holds a run with other settings ({"; ".join(changes)}). '
+                             'Resume with the old ones, or start a new run in another folder.')
+        _load_state(state, tensors, run.out / CHECKPOINT)
+        set_python_generators(about['generators'])
+        around = {k: header[k] for k in ('versions', 'hardware', 'commit')}
+        resumed = [*about['header'].get('resumed', []), {'epoch': done} | around]
+        run.header = about['header'] | {'config': new, 'resumed': resumed}
+        run.history = about['history']
+    state.accelerator.wait_for_everyone()  # all have looked before one writes
+    state.save(run)
+    return run
 
 def _rounded(numbers:Tensor)->list[float]:
     return [round(v, 2) for v in numbers.flatten().tolist()]
 
-def _resume(run:Run, state:_State)->None:
-    "Bring back a run from its folder; all is checked before anything is changed."
-    if run.out is None:
-        raise ValueError('resume=True needs out=, the folder of the run to go on with.')
-    tensors, about = read_checkpoint(run.out / CHECKPOINT)
-    new, done = run.header['config'], len(about['history'])
-    if done > new['epochs']:
-        raise ValueError(f'{run.out} holds {done} epochs already, '
-                         f'more than epochs={new["epochs"]} asks for.')
-    _same_settings(about['header']['config'], new, run.out)
-    _load_state(state, tensors, run.out / CHECKPOINT)
-    set_python_generators(about['generators'])
-    now = {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
-    resumed = [*about['header'].get('resumed', []), {'epoch': done} | now]
-    run.header = about['header'] | {'config': new, 'resumed': resumed}
-    run.history = about['history']
+def _describe(loader:Any)->dict[str, Any]:
+    """What a loader shows of its order and of its images, to tell them from others: black, sizes,
+    moments, labels."""
+    names = 'batch_size', 'shuffle', 'seed', 'augment'
+    shown:dict[str, Any] = {k: getattr(loader, k) for k in names if hasattr(loader, k)}
+    data = loader if hasattr(loader, 'tensors') else getattr(loader, 'dataset', None)
+    black, tensors = getattr(data, 'black', None), getattr(data, 'tensors', None)
+    if isinstance(black, Tensor): shown['black'] = _rounded(black)
+    if tensors:
+        x = tensors[0].float()
+        shown |= {'images': list(x.shape), 'mean': round(x.mean().item(), 2),
+                  'deviation': round(x.std().item(), 2)}
+        if x.ndim == 4: # the upper halves of a few: another angle changes them
+            few, half = x[::max(1, len(x) // 8)][:8], max(1, x.shape[-2] // 2)
+            shown['tops'] = _rounded(few[..., :half, :].flatten(1).mean(1))
+        if len(tensors) > 1:
+            shown['labels'] = zlib.crc32(tensors[1].cpu().numpy().tobytes())
+    return {f'loader {k}': v for k, v in shown.items()}
 
-def fit(
-    # images to scores `(b, classes)`, or `(b, classes, h, w)` where each pixel has a
-    # label; on the device to train on; all of it will train
-    net:nn.Module,
-    # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
-    train:Iterable,
-    # batches `(x, y)` to measure after each epoch; None: trained without
-    valid:Iterable|None,
-    epochs:int,                      # in all, those before a resume included
-    lr:float=1e-3,                   # largest learning rate
-    weight_decay:float=1e-4,         # L2, added to the gradient
-    schedule:str='constant',         # a name in `SCHEDULES`
-    out:str|Path|None=None,          # folder for checkpoint and log; nothing without
-    resume:bool=False,               # go on with the run in `out`
-    config:dict[str, Any]|None=None, # what else belongs to the run: network, data, seed
-    bar:bool=True,                   # show a progress bar
-    optimizer:str='adam',            # a name in `OPTIMIZERS`
-    precision:str|None=None,         # 'no' (float32), 'bf16', 'fp16'; None: as launched
-    clip:float|None=None,            # largest norm of the gradient
-    patience:int|None=None,          # epochs without a better loss that halve the rate
-    ema:float|None=None,             # share of the past in an average of the weights
-    sync_bn:bool=True,               # on several GPUs, BatchNorm sees the whole batch
-    # called when an epoch is saved; an error that it raises ends the run there
-    after_epoch:Callable[[Run], None]|None=None,
-)->Run:
-    "Train, measure and save, epoch by epoch; resumes bit for bit on one device."
-    if valid is None and patience is not None:
-        raise ValueError(
-            'patience follows the validation loss: give valid=, or leave it out.')
-    settings = _Settings(
-        epochs, lr, weight_decay, schedule, optimizer, clip, patience, ema)
-    mean = None if ema is None else deepcopy(net).requires_grad_(False).eval()
-    with accelerated(net, precision) as accelerator, \
-         parallel(net, accelerator, sync_bn) as called:
-        header = _header(settings, net, train, accelerator, config or {})
-        optim = accelerator.prepare_optimizer(settings.optimizer_for(net))
-        # what the wrapping has made equal everywhere
-        if mean is not None: mean.to(device_of(net)).load_state_dict(net.state_dict())
-        state = _State(net, called, optim, accelerator, mean)
-        with _claimed(out, resume, accelerator):
-            run = _begin(state, header, out, resume)
-            loop = _Loop(run, state, settings, train, valid, after_epoch)
-            loop.run_all(bar and accelerator.is_main_process)
-    return run
-
-@dataclass(frozen=True)
-class _Settings:
-    "What `fit` was asked for, as a run's header has it."
-    epochs:int
-    lr:float
-    weight_decay:float
-    schedule:str
-    optimizer:str
-    clip:float|None
-    patience:int|None
-    ema:float|None
-
-    def __post_init__(self)->None:
-        names = {'schedule': tuple(SCHEDULES), 'optimizer': tuple(OPTIMIZERS)}
-        for name, known in names.items():
-            value = getattr(self, name)
-            if value not in known:
-                raise ValueError(f'{name} must be one of {known}, got {value!r}.')
-        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int):
-            raise ValueError(f'epochs must be a whole number, got {self.epochs!r}.')
-        if self.epochs < 1:
-            raise ValueError(f'epochs must be at least 1, got {self.epochs}.')
-        for name, most in {'clip': math.inf, 'patience': math.inf, 'ema': 1}.items():
-            value = getattr(self, name)
-            if value is not None and not 0 < value < most:
-                raise ValueError(f'{name} must lie between 0 and {most}, got {value}.')
-
-    def optimizer_for(self, net:nn.Module)->torch.optim.Optimizer:
-        make = OPTIMIZERS[self.optimizer]
-        return make(net.parameters(), lr=self.lr, weight_decay=self.weight_decay)
-
-def _header(settings:_Settings, net:nn.Module, train:Any, accelerator:Accelerator,
+def _header(settings:Training, net:nn.Module, train:Any, accelerator:Accelerator,
             config:dict[str, Any])->dict[str, Any]:
     "Settings and circumstances, as the checkpoint will give them back; or an error."
-    _check_loader(train, accelerator)
-    own = {'batches': len(train), 'precision': accelerator.mixed_precision}
-    everything = config | vars(settings) | own | _describe(train)
-    around = environment(device_of(net))
-    around['hardware'] |= {'processes': accelerator.num_processes}
-    return {'config': json.loads(json.dumps(everything, default=str)), **around}
-
-def _check_loader(train:Any, accelerator:Accelerator)->None:
     if not isinstance(train, Sized) or not len(train):
         raise ValueError('The training loader must have a length, the number of its '
                          'batches, above 0.')
@@ -351,13 +253,68 @@ def _check_loader(train:Any, accelerator:Accelerator)->None:
         raise ValueError(
             'Several processes must agree on the order of the images: the training '
             'loader needs set_epoch, as a TensorLoader has it.')
+    fitted = {name: getattr(settings, name) for name in FITTED if name != 'precision'}
+    used = {'batches': len(train), 'precision': accelerator.mixed_precision}
+    around = environment(device_of(net))
+    around['hardware'] |= {'processes': accelerator.num_processes}
+    everything = config | fitted | used | _describe(train)
+    return {'config': json.loads(json.dumps(everything, default=str)), **around}
+
+def fit(
+    # images to scores `(b, classes)`, or `(b, classes, h, w)` where each pixel has a
+    # label; on the device to train on; all of it will train
+    net:nn.Module,
+    # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
+    train:Iterable,
+    # batches `(x, y)` to measure after each epoch; None: trained without
+    valid:Iterable|None,
+    epochs:int|None=None,            # in all, those before a resume included; or of `settings`
+    settings:Training|None=None,     # such as one of `RECIPES`; the defaults of `Training` if None
+    out:str|Path|None=None,          # folder for checkpoint and log; nothing without
+    resume:bool=False,               # go on with the run in `out`
+    config:dict[str, Any]|None=None, # what else belongs to the run: network, data, seed
+    bar:bool=True,                   # show a progress bar
+    sync_bn:bool=True,               # on several GPUs, BatchNorm sees the whole batch
+    # called when an epoch is saved; an error that it raises ends the run there
+    after_epoch:Callable[[Run], None]|None=None,
+    **changes,                       # of the settings, by name: `lr=.01, schedule='cosine'`
+)->Run:
+    """Train, measure and save, epoch by epoch; resumes bit for bit on one device.
+
+    Of the settings these count: epochs, lr, weight_decay, schedule, optimizer, clip, patience, ema
+    and precision. The others say what net and loaders are made of.
+    """
+    unknown = [name for name in changes if name not in FITTED]
+    if unknown:
+        raise TypeError(f'fit has no setting {", ".join(unknown)}. It has {", ".join(FITTED)}; the '
+                        'others of a Training belong to the net and to the loaders.')
+    if epochs is not None: changes['epochs'] = epochs
+    settings = replace(settings or Training(), **changes)
+    if valid is None and settings.patience is not None:
+        raise ValueError(
+            'patience follows the validation loss: give valid=, or leave it out.')
+    mean = None if settings.ema is None else deepcopy(net).requires_grad_(False).eval()
+    with accelerated(net, settings.precision) as accelerator, \
+         parallel(net, accelerator, sync_bn) as called:
+        header = _header(settings, net, train, accelerator, config or {})
+        make = OPTIMIZERS[settings.optimizer]
+        optimizer = make(net.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
+        optimizer = accelerator.prepare_optimizer(optimizer)
+        # what the wrapping has made equal everywhere
+        if mean is not None: mean.to(device_of(net)).load_state_dict(net.state_dict())
+        state = _State(net, called, optimizer, accelerator, mean)
+        with _locked(out, resume, accelerator):
+            run = _begin(state, header, out, resume)
+            loop = _Loop(run, state, settings, train, valid, after_epoch)
+            loop.run_all(bar and accelerator.is_main_process)
+    return run
 
 @dataclass
 class _Loop:
     "A run under way."
     run:Run
     state:_State
-    settings:_Settings
+    settings:Training
     train:Any
     valid:Iterable|None
     after_epoch:Callable[[Run], None]|None=None
@@ -415,6 +372,7 @@ def _measure(state:_State, valid:Iterable|None)->dict[str, float]:
     for name, net in {'valid': state.net, 'ema': state.ema}.items():
         if net is None: continue
         if state.accelerator.num_processes > 1:
+            from accelerate.utils import broadcast
             for buffer in net.buffers(): broadcast(buffer)
         measured = evaluate(net, valid, state.accelerator)
         if not math.isfinite(measured['loss']):

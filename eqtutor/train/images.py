@@ -20,13 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.utils.data import TensorDataset
-from torchvision.transforms.functional import convert_image_dtype
 
 from ..actions import rotate
+from ..names import require
 
 
 # %% ../../nbs/2_training/10_data.ipynb #0000000d
@@ -184,14 +182,17 @@ def prepare(
         x float32 `(m, c, h, w)`, y int64 `(m,)`
     """
     check_split(split)
-    train = convert_image_dtype(images[parts['train']], torch.float32)
+    train = _from_0_to_1(images[parts['train']])
     axes = 0, 2, 3
     mean, std = train.mean(axes, keepdim=True), train.std(axes, keepdim=True)
     x = train
-    if split != 'train': x = convert_image_dtype(images[parts[split]], torch.float32)
+    if split != 'train': x = _from_0_to_1(images[parts[split]])
     x = turn(x, turned, seed, stream=SPLITS.index(split))
     x = x.sub_(mean).div_(std) # in place: CIFAR takes half a gigabyte
     return ImageSet(x, labels[parts[split]].long(), mean.flatten(), std.flatten())
+
+def _from_0_to_1(images:Tensor)->Tensor:
+    return images / 255 if images.dtype == torch.uint8 else images.float()
 
 # %% ../../nbs/2_training/10_data.ipynb #6e866ae0
 def check_split(
@@ -226,11 +227,12 @@ def digits(
     ImageSet
         x float32 `(n, 1, size, size)`, y int64 `(n,)`
     """
-    raw = load_digits()
+    raw = require('sklearn.datasets', 'train').load_digits()
+    selection = require('sklearn.model_selection', 'train')
     labels = raw.target
-    rest, test = train_test_split(
+    rest, test = selection.train_test_split(
         np.arange(len(labels)), test_size=400, stratify=labels, random_state=0)
-    train, valid = train_test_split(
+    train, valid = selection.train_test_split(
         rest, test_size=200, stratify=labels[rest], random_state=0)
     chosen = {'train': train, 'valid': valid, 'test': test}
     parts = {name: torch.as_tensor(index) for name, index in chosen.items()}

@@ -19,26 +19,23 @@ https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-
 
 # %% auto #0
 __all__ = ['SCHEDULES', 'OPTIMIZERS', 'RECIPES', 'check_labels', 'evaluate', 'seed_everything',
-           'train_step', 'train_epoch', 'steps', 'warm_up', 'plateaus', 'Recipe', 'average_into']
+           'train_step', 'train_epoch', 'steps', 'warm_up', 'plateaus', 'average_into']
 
 # %% ../../nbs/2_training/12_training.ipynb #00000003
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from accelerate import Accelerator
-from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from .processes import accelerated, device_of, share, summed
+from .processes import Accelerator, accelerated, device_of, share, summed
+from .settings import Training
 
 # %% ../../nbs/2_training/12_training.ipynb #00000021
 _NO_BATCH = ('The loader gave no batch: is the data set empty, '
@@ -158,7 +155,10 @@ def train_step(
     tuple[float, int, Tensor]
         mean loss; how many of ours are right; scores
     """
-    _check_unscales(optimizer, accelerator)
+    if accelerator.scaler is not None and not hasattr(optimizer, 'scaler'):
+        raise ValueError('fp16 scales the loss up: pass '
+                         'accelerator.prepare_optimizer(optimizer), which scales the '
+                         'gradient down again before the step.')
     x, y, weight = share(batch, accelerator)
     x, y = x.to(device_of(net)), y.to(device_of(net))
     optimizer.zero_grad()
@@ -170,21 +170,13 @@ def train_step(
     if not math.isfinite(mean):
         raise FloatingPointError(f'the loss is {mean} in {place}')
     accelerator.backward(loss)
-    if clip is not None: _clip(net, accelerator, clip, place)
+    if clip is not None:
+        norm = float(accelerator.clip_grad_norm_(net.parameters(), clip))
+        # (fp16's scaler skips such a step by itself)
+        if not math.isfinite(norm) and accelerator.scaler is None:
+            raise FloatingPointError(f'the gradient is {norm} in {place}')
     optimizer.step()
     return mean, int((logits.argmax(1) == y).sum()), logits
-
-def _check_unscales(optimizer:torch.optim.Optimizer, accelerator:Accelerator)->None:
-    if accelerator.scaler is None or isinstance(optimizer, AcceleratedOptimizer): return
-    raise ValueError('fp16 scales the loss up: pass '
-                     'accelerator.prepare_optimizer(optimizer), which scales the '
-                     'gradient down again before the step.')
-
-def _clip(net:nn.Module, accelerator:Accelerator, clip:float, place:str)->None:
-    norm = float(accelerator.clip_grad_norm_(net.parameters(), clip))
-    if math.isfinite(norm) or accelerator.scaler is not None: return
-    # (fp16's scaler skips such a step by itself)
-    raise FloatingPointError(f'the gradient is {norm} in {place}')
 
 # %% ../../nbs/2_training/12_training.ipynb #0000003d
 def train_epoch(
@@ -230,24 +222,20 @@ def train_epoch(
     loss_sum, correct, count = 0., 0, 0
     net.train()
     for i, batch in enumerate(loader):
-        if lr: _set_rate(optimizer, lr(i))
+        if lr:
+            for group in optimizer.param_groups: group['lr'] = lr(i)
         loss, right, logits = train_step(
             net, batch, optimizer, accelerator, clip, f'batch {i + 1}')
         loss_sum += loss * batch[1].numel()   # labels: one an image, or one a pixel
         correct += right
         count += batch[1].numel()
         if after: after(i, loss, logits.shape[1])
-        if bar is not None: _move_on(bar, loss)
+        if bar is not None:
+            bar.update()
+            bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
     if not count: raise ValueError(_NO_BATCH)
     [correct_sum] = summed(accelerator, correct)
     return {'loss': loss_sum / count, 'accuracy': correct_sum / count}
-
-def _set_rate(optimizer:torch.optim.Optimizer, lr:float)->None:
-    for group in optimizer.param_groups: group['lr'] = lr
-
-def _move_on(bar:tqdm, loss:float)->None:
-    bar.update()
-    bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
 
 # %% ../../nbs/2_training/12_training.ipynb #0000002b
 def steps(
@@ -326,44 +314,36 @@ OPTIMIZERS:dict[str, Callable[..., torch.optim.Optimizer]] = {
     'nesterov': partial(torch.optim.SGD, momentum=.9, nesterov=True),
 }
 
-# %% ../../nbs/2_training/12_training.ipynb #00000037
-@dataclass(frozen=True)
-class Recipe:
-    "How a paper trained: `fit(net, train, valid, **recipe.settings())` trains like it."
-    epochs:int
-    batch_size:int          # of the whole batch, all processes together
-    optimizer:str
-    lr:float
-    weight_decay:float
-    schedule:str='constant'
-    patience:int|None=None  # epochs without a better loss that halve the rate
-    precision:str='no'
-    augment:str='none'      # of `AUGMENTATIONS`
-    valid:int|None=None     # CIFAR's images held out to validate; 10,000 if None
-
-    def settings(self)->dict[str, Any]:
-        "Arguments for `fit`; batch size, augmentation and split are the loader's."
-        others = 'batch_size', 'augment', 'valid'
-        return {k: v for k, v in vars(self).items() if k not in others}
-
 # %% ../../nbs/2_training/12_training.ipynb #00000038
+def _recipe(network, data, epochs, batch_size, optimizer, lr, weight_decay, **more):
+    return Training(network, data, epochs, batch_size=batch_size, optimizer=optimizer,
+                    lr=lr, weight_decay=weight_decay, **{'precision': 'no'} | more)
+
 RECIPES = {
-    'P1 rotMNIST': Recipe(100, 128, 'adam', 1e-3, 1e-4),
+    'P1 rotMNIST': _recipe('p4-cnn', 'rotmnist', 100, 128, 'adam', 1e-3, 1e-4),
     # the rate is the best of .01, .05, .1, .25
-    'P1 All-CNN': Recipe(350, 128, 'sgd', .05, 1e-3, 'P1 All-CNN'),
+    'P1 All-CNN': _recipe('p4-all-cnn', 'cifar10', 350, 128, 'sgd', .05, 1e-3,
+                          schedule='P1 All-CNN'),
     # the weight decay is not given: as for All-CNN
-    'P1 ResNet44': Recipe(300, 128, 'sgd', .05, 1e-3, 'P1 ResNet44'),
-    'P1 PCam': Recipe(100, 64, 'adam', 1e-3, 1e-4, patience=20),
+    'P1 ResNet44': _recipe('p4m-resnet44', 'cifar10', 300, 128, 'sgd', .05, 1e-3,
+                           schedule='P1 ResNet44'),
+    'P1 PCam': _recipe('p4-densenet', 'pcam', 100, 64, 'adam', 1e-3, 1e-4, patience=20),
     # the batch size is not given
-    'P2 ResNet29': Recipe(100, 128, 'nesterov', .1, 1e-4, 'P2 ResNet29',
-                          augment='P2', valid=5_000),
-    'P2 ResNet83': Recipe(200, 128, 'nesterov', .1, 1e-4, 'P2 ResNet83',
-                          augment='P2', valid=5_000),
-    'P3 rotMNIST': Recipe(300, 8, 'adam', 1e-3, 1e-4, precision='fp16'),
-    'P3 CIFAR': Recipe(350, 24, 'sgd', .01, 1e-4, 'cosine'),
-    'P3 PCam': Recipe(100, 8, 'sgd', .01, 1e-4, 'cosine'),
-    'P4 rotMNIST': Recipe(200, 128, 'adam', .02, 1e-4, 'P4 rotMNIST'),
-    'P4 CIFAR': Recipe(200, 128, 'nesterov', .1, 5e-4, 'P4 CIFAR', valid=0),
+    'P2 ResNet29': _recipe('z2-resnet29', 'cifar10', 100, 128, 'nesterov', .1, 1e-4,
+                           schedule='P2 ResNet29', augment='P2', valid=5_000),
+    # for want of a ResNet83 among the registered networks
+    'P2 ResNet83': _recipe('z2-resnet29', 'cifar10', 200, 128, 'nesterov', .1, 1e-4,
+                           schedule='P2 ResNet83', augment='P2', valid=5_000),
+    'P3 rotMNIST': _recipe('gsa-r4', 'rotmnist', 300, 8, 'adam', 1e-3, 1e-4,
+                           precision='fp16'),
+    'P3 CIFAR': _recipe('gsa-z2-cifar10', 'cifar10', 350, 24, 'sgd', .01, 1e-4,
+                        schedule='cosine'),
+    'P3 PCam': _recipe('gsa-r4-pcam', 'pcam', 100, 8, 'sgd', .01, 1e-4,
+                       schedule='cosine'),
+    'P4 rotMNIST': _recipe('p4-e4-net', 'rotmnist', 200, 128, 'adam', .02, 1e-4,
+                           schedule='P4 rotMNIST'),
+    'P4 CIFAR': _recipe('p4-e4-resnet18', 'cifar10', 200, 128, 'nesterov', .1, 5e-4,
+                        schedule='P4 CIFAR', valid=0),
 }
 
 # %% ../../nbs/2_training/12_training.ipynb #0000004f

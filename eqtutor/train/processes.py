@@ -6,19 +6,33 @@ import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from accelerate import Accelerator, PartialState
-from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..names import require
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+else:
+    Accelerator = Any   # accelerate takes a second to load: a run does it when it begins
 
 PRECISIONS = (None, 'no', 'bf16', 'fp16')
 
 def device_of(net:nn.Module)->torch.device:
     "Where a net lies; the CPU if it has no parameters."
     return next((p.device for p in net.parameters()), torch.device('cpu'))
+
+def training_device()->str:
+    "This process's GPU, or the CPU."
+    return f'cuda:{os.environ.get("LOCAL_RANK", 0)}' if torch.cuda.is_available() else 'cpu'
+
+def is_first_process()->bool:
+    "Is this the process that writes and prints, of those that `accelerate launch` started?"
+    return os.environ.get('RANK', '0') == '0'
 
 def _leave_processes()->None:
     "Close the connections to the others: threads that still serve them abort an end."
@@ -33,13 +47,14 @@ def accelerated(
     "Accelerate's view of this process; its global state is cleared afterwards."
     if precision not in PRECISIONS:
         raise ValueError(f'precision must be one of {PRECISIONS}, got {precision!r}.')
+    accelerate = require('accelerate', 'train')
+    whole, partial = accelerate.state.AcceleratorState, accelerate.PartialState
     alone = int(os.environ.get('WORLD_SIZE', 1)) == 1
     cpu = device_of(net).type == 'cpu' if alone else not torch.cuda.is_available()
-    others = bool(AcceleratorState._shared_state)
-    partial_state = bool(PartialState._shared_state)
+    others, partial_state = bool(whole._shared_state), bool(partial._shared_state)
     try:
-        accelerator = Accelerator(cpu=cpu, mixed_precision=precision,
-                                  device_placement=not alone)
+        accelerator = accelerate.Accelerator(cpu=cpu, mixed_precision=precision,
+                                             device_placement=not alone)
         if not alone:
             atexit.unregister(_leave_processes)
             atexit.register(_leave_processes)
@@ -49,7 +64,7 @@ def accelerated(
         yield accelerator
     finally:
         if not others:
-            AcceleratorState._reset_state(alone and not partial_state)
+            whole._reset_state(alone and not partial_state)
 
 def share(
     batch:Sequence[Tensor],      # `(x, y)`, the same in every process

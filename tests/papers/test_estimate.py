@@ -1,4 +1,5 @@
 "Estimates of training runs: counted where they are counted, plausible where they are measured."
+import json
 import time
 
 import pytest
@@ -9,16 +10,18 @@ from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.papers import estimate
 from eqtutor.papers.estimate import (
     IMAGES,
+    Records,
     as_size,
     as_time,
     at_batch,
+    count_macs_of_an_image,
+    count_training,
     epoch_images,
     estimate_training,
     saved_bytes,
     timed,
 )
-from eqtutor.papers.train import Training
-from eqtutor.train import DATASETS, SPLITS, data_root, digits
+from eqtutor.train import DATASETS, SPLITS, Training, data_root, digits
 
 MNIST = data_root()/'MNIST'/'raw'/'train-images-idx3-ubyte'
 
@@ -70,6 +73,57 @@ def test_straight_line_goes_through_both_batches_and_never_down():
     assert at_batch(16, (10., 30.)) == 70 and at_batch(16, (30., 10.)) == 10
 
 
+RUN = dict(hardware={'device': 'cpu'}, cpu_seconds=100.,
+           settings=dict(network='p4-cnn', data='rotmnist', epochs=10, images=1_000))
+ROWS = [dict(name=name, time=time, macs=macs) for name, time, macs in (
+    ('p4-cnn', 1., 11_673_760), ('gsa-z2', 9., 33_646_400), ('R8_SA', 130., 1))]
+BENCH = dict(hardware={'device': 'cpu'}, tables={
+    'training step, batch 16, 1×28×28, over the p4-CNN': ROWS, 'one layer': [
+        dict(name='gsa-z2', time=.1, macs=1)]})
+
+
+@pytest.fixture
+def records(tmp_path):
+    "A run and a benchmark of a processor; others are of a GPU, old, or of other tables."
+    other = dict(hardware={'device': 'A GPU'}, cpu_seconds=1e9)
+    files = {'run/0.json': RUN, 'run/1.json': RUN | dict(cpu_seconds=300.), 'bench/b.json': BENCH,
+             'run/2.json': RUN | other, 'bench/c.json': BENCH | other,
+             'elsewhere/costs.json': dict(hardware=BENCH['hardware'], tables={
+                 title: [row | dict(time=99.) for row in rows]
+                 for title, rows in BENCH['tables'].items()}),
+             'run/3.json': {k: v for k, v in RUN.items() if k != 'cpu_seconds'}, 'a.json': []}
+    for name, content in files.items():
+        (tmp_path/name).parent.mkdir(exist_ok=True)
+        (tmp_path/name).write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_guesses_go_by_the_best_record(records):
+    known = Records.read([records, records], 'cpu')
+    unit = 100/(10*(3*1_000 + 2_000) + 50_000)   # of looking at an image, by the fastest run
+    assert known.guess(recipe(seed=7)) == (pytest.approx(unit*(100*32_000 + 50_000)), 'run', None)
+    digit = dict(data='digits', epochs=1, batch_size=8)
+    looks = 3*1_197 + 200 + 400
+    by_step = known.guess(Training('gsa-z2', **digit))
+    assert by_step == (pytest.approx(9*unit*looks), 'benchmark', None)
+    by_label = known.guess(Training('gsa-r8', **digit), 'R8_SA')
+    assert by_label == (pytest.approx(130*unit*looks), 'benchmark', None)
+    counted = known.guess(Training('z2-cnn', **digit))   # convolutions, as the p4-CNN
+    share = count_macs_of_an_image('z2-cnn')/11_673_760
+    assert counted == (pytest.approx(share*unit*looks), 'count', None)
+    attention = known.guess(Training('gsa-r4', **digit), 'R4_SA')
+    more = count_macs_of_an_image('gsa-r4')/33_646_400
+    assert attention == (pytest.approx(9*more*unit*looks), 'count', None)
+
+
+def test_where_nothing_is_stored_multiplications_are_counted(records):
+    nothing = Records.read([records/'nowhere'], 'cpu')
+    assert not nothing.experiments and not nothing.over_p4
+    guess, counted = nothing.guess(recipe()), count_training(recipe())
+    looked = (100*2_000 + 50_000)*count_macs_of_an_image('p4-cnn')
+    assert guess == (pytest.approx((counted.macs + looked)/1e12), 'count only', None)
+
+
 def test_unknown_data_are_refused():
     with pytest.raises(ValueError, match='unknown data'):
         estimate_training(Training(data='imagenet'))
@@ -83,6 +137,6 @@ def test_sizes_and_times_are_read_by_people():
 def test_long_work_is_measured_once_and_short_work_after_a_round_to_warm_up(monkeypatch):
     calls = []
     timed(lambda: calls.append('short'), repeats=2)
-    monkeypatch.setattr(estimate, 'PATIENCE', .01)
+    monkeypatch.setattr(estimate, 'LONG', .01)
     took = timed(lambda: (calls.append('long'), time.sleep(.02)), repeats=2)
     assert calls == ['short']*3 + ['long'] and took.wall >= .02

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.files import alone_in
+from eqtutor.files import lock_folder
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.nn.layers import GroupBatchNorm2d, GroupPool
 from eqtutor.train import (
@@ -161,11 +161,10 @@ def check_refuses(run, match, error=ValueError, **kwargs):
     assert before == {p.name: p.read_bytes() for p in run.iterdir()}
 
 
-@posix
 @pytest.mark.parametrize('resume', [True, False])
 def test_a_folder_in_which_another_process_trains_is_refused(run, resume):
     before = {p.name: p.read_bytes() for p in run.iterdir()}
-    with alone_in(run), pytest.raises(ValueError, match='Another process is at work in'):
+    with lock_folder(run), pytest.raises(ValueError, match='Another process is at work in'):
         train(run, resume=resume)
     assert before == {p.name: p.read_bytes() for p in run.iterdir()}
 

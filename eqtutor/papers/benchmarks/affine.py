@@ -14,12 +14,11 @@ from einops import einsum, rearrange
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from ...files import write_json
+from ...files import writable_folder, write_json
 from ...models.affine import affine_resnet
 from ...nn.affine import AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap, map_pixels
 from ...train import cifar10, digits, evaluate, fit, get_loader, seed_everything
 from ..protocol import Comparison, Networks
-from ..train import writable_folder
 from . import benchmark
 
 # axes: b images, n heads (on a group heads·|H|), d channels of a head, k offsets, q relative poses,

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import test_resume
 
-from eqtutor.train import checkpoints, fitting as training, loop
+from eqtutor.train import checkpoints, fitting, loop
 
 moment, number, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 calls = 0
@@ -56,11 +56,11 @@ def fill_the_disk(save_checkpoint, *args, **kwargs):
 
 FATES = {
     'step': ([loop], 'train_step', die),
-    'half': ([checkpoints, training], 'write_atomic', die_half_written),   # checkpoint and log
+    'half': ([checkpoints, fitting], 'write_atomic', die_half_written),   # checkpoint and log
     'fsync': ([os], 'fsync', die),
     'replace': ([os], 'replace', die),
     'interrupt': ([loop], 'train_step', press_ctrl_c),
-    'full': ([training], 'save_checkpoint', fill_the_disk),
+    'full': ([fitting], 'save_checkpoint', fill_the_disk),
 }
 
 if __name__ == '__main__':
@@ -69,5 +69,5 @@ if __name__ == '__main__':
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     modules, name, act = FATES[moment]
     for module in modules: at(module, name, act)
-    training.seed_everything(1)
+    loop.seed_everything(1)
     test_resume.train(Path(out))
