@@ -451,10 +451,10 @@ def reproduce(
     as_json:bool=typer.Option(False, '--json', help='Print the plan as JSON.'),
 )->None:
     "Run the papers' tables by their full recipes."
-    folder, code = (out or Path('runs/smoke' if smoke else 'results')).expanduser(), 0
+    folder = (out or Path('runs/smoke' if smoke else 'results')).expanduser()
     with explained():
         from .papers.reproduce import Order, Place, carry_out, make_plan
-        place = Place(folder, folder/'unfinished')
+        place, code = Place(folder, folder/'unfinished'), 0
         order = Order(table, rows, seeds, budget, jobs, executor, smoke, measure)
         plan = make_plan(order.jobs, place, order.measure, order.benchmarks,
                          lambda line: typer.echo(line, err=True))
