@@ -223,7 +223,7 @@ class GraphBuilder:
             if not image_first:
                 return self.graph.call_function(torch.repeat_interleave, (once, n, 0))
             times = n, *[1]*(of_two.ndim - 1)
-            return self.graph.call_function(torch.Tensor.repeat, (once, *times))
+            return self.graph.call_function(torch.Tensor.repeat, (once, *times))   # type: ignore[arg-type]
         raise ValueError(
             f'{call.name} repeats its weights for every image ({call.where}), which a '
             'graph for any number of images cannot hold: torch.export.export(net, '

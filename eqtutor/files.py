@@ -83,6 +83,20 @@ def lock_folder(
         lock.release()
 
 
+def writable_folder(
+    out:Path,
+    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
+)->Path:
+    "The folder, made and tried; an error before any work if nothing can be written there."
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out): pass   # others may try at the same time
+    except OSError as error:
+        raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
+                         f'Choose {other}. Nothing was trained or written.') from error
+    return out
+
+
 def write_json(
     path:str|Path, # the file to replace
     content:Any,   # whatever JSON can hold

@@ -27,7 +27,7 @@ Source = tuple[int, int]   # number of a call, number of its output; (−1, i): 
 class Call:
     "A layer or an operation of a forward pass, which can be run again by itself."
     name:str                # of the module, or of the operation
-    function:Callable[..., Any]
+    function:Any            # a layer or a function
     where:str               # the line of the program; '' for a layer
     leaves:list[Any]        # of the arguments
     form:Any                # how they nest
@@ -258,7 +258,7 @@ class Recorder(TorchFunctionMode):
         if not at and not (is_layer and self.constants): return None
         sources = [self.source(leaves[i]) for i in at]
         leaves = [self.copy(t) if i in at else t for i, t in enumerate(leaves)]
-        if is_layer: name, where = self.layers[function], ''
+        if isinstance(function, nn.Module): name, where = self.layers[function], ''
         else: name, where = function_name(function).strip('_'), program_line()
         if not is_layer and changes_first(function) and 0 not in at: leaves[0] = leaves[0].clone()
         return Call(name, function, where, leaves, form, at, sources)

@@ -35,12 +35,12 @@ def advice(
     m:Any = call.function
     rest = pixels_left(m, call.inputs[0])
     if type(m).__module__.startswith('torch.nn'):   # with the forward it came with
-        for classes, reason, code in LAYERS:
+        for classes, explains, remedy in LAYERS:
             if not isinstance(m, classes): continue
-            why = reason if isinstance(reason, str) else reason(m, rest)
+            why = explains if isinstance(explains, str) else explains(m, rest)
             poses = meets_poses(examination, call.sources[0])
-            return (', and '.join(filter(None, [why, rest])),
-                    code if isinstance(code, str) else code(m, group, poses))
+            cure = remedy if isinstance(remedy, str) else remedy(m, group, poses)
+            return ', and '.join(filter(None, [why, rest])), cure
     if rest: return rest, f"stride 1, then SpatialPool2d({window_of(m)[1]}, '{group}')"
     return ('by itself it does not turn and permute its output with its input',
             f"a layer of eqtutor.nn; assert_equivariant(net.{call.name}, …, '{group}') "

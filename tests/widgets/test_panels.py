@@ -1,4 +1,4 @@
-"What the prepared widgets say and show: pictures, arrows, verdicts, places, from their HTML."
+"What the prepared widgets say and show: pictures, arrows, verdicts, places, read from their HTML."
 import base64
 import copy
 import io
@@ -87,7 +87,7 @@ def test_first_frame_is_shown_and_the_others_wait():
 
 
 def test_what_outputs_have_in_common_stands_on_a_page_once():
-    a, b = (f'<style id="eqtutor-{name}">p {{}}</style>' for name in ('0a', '0b'))
+    a, b = (f'<style id="eqtutor-{name}">p</style>' for name in ('0a', '0b'))
     assert share_once(a + 'one', a + b + 'two') == [a + 'one', b + 'two']
     shown = [{'data': {'text/html': text}} for text in (a + 'one', a + 'two')]
     ShareOnce(SimpleNamespace(cells=[{'outputs': [one]} for one in shown])).begin()
