@@ -183,7 +183,7 @@ class GraphBuilder:
         module = getattr(call.function, '__module__', None) or ''
         if 'eqtutor' in f'{module} {call.function}':
             raise ValueError(f'{call.name} is an operation of eqtutor and has no plain '
-                             'form: see the table of chapter 60')
+                             'form: see chapter 68')
         if type(call.function).__name__ == 'method-wrapper':   # an attribute, x.mT say
             return self.graph.call_function(getattr, (args[0], call.name))
         node = self.graph.call_function(call.function, args, kwargs)
