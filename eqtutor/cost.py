@@ -94,6 +94,7 @@ def layer_costs(
     for call in calls[:-1]:
         if not call.is_layer: continue
         layer, formula = call.function, mac_formula(call.function)
+        assert formula, 'outermost_layers takes those that have one'
         shapes = [tuple(t.shape) for t in call.leaves if isinstance(t, Tensor)]
         output = tuple(call.outputs[0].shape)
         new = {id(p): p.numel() for p in layer.parameters() if id(p) not in counted}

@@ -28,19 +28,19 @@ def advice(
     "Why a call is at fault, in a sentence, and code to put there."
     call, group = examination.still[number], short_name(examination.group)
     if not call.is_layer:
-        for names, reason, code in OPERATIONS:
-            if call.name in names: return reason, code.format(group=group)
+        for names, why, code in OPERATIONS:
+            if call.name in names: return why, code.format(group=group)
         return (f'{call.name} does not commute with the turns',
                 f"a layer of eqtutor.nn; assert_equivariant(…, '{group}') measures it")
     m:Any = call.function
     rest = pixels_left(m, call.inputs[0])
     if type(m).__module__.startswith('torch.nn'):   # with the forward it came with
-        for classes, reason, code in LAYERS:
+        for classes, reason, remedy in LAYERS:
             if not isinstance(m, classes): continue
             why = reason if isinstance(reason, str) else reason(m, rest)
             poses = meets_poses(examination, call.sources[0])
             return (', and '.join(filter(None, [why, rest])),
-                    code if isinstance(code, str) else code(m, group, poses))
+                    remedy if isinstance(remedy, str) else remedy(m, group, poses))
     if rest: return rest, f"stride 1, then SpatialPool2d({window_of(m)[1]}, '{group}')"
     return ('by itself it does not turn and permute its output with its input',
             f"a layer of eqtutor.nn; assert_equivariant(net.{call.name}, …, '{group}') "
