@@ -105,8 +105,9 @@ def layer_costs(
     with at_inference(net):
         calls = record_calls(net, x, layers.__contains__, keep=False, constants=True)
     for call in calls[:-1]:
-        layer = call.function
-        if not call.is_layer or not (formula := mac_formula(layer)): continue
+        if not call.is_layer: continue
+        layer, formula = call.function, mac_formula(call.function)
+        assert formula, 'outermost_layers takes those that have one'
         shapes = [tuple(t.shape) for t in call.leaves if isinstance(t, Tensor)]
         output = tuple(call.outputs[0].shape)
         new = {id(p): p.numel() for p in layer.parameters() if id(p) not in counted}

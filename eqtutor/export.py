@@ -222,8 +222,8 @@ class GraphBuilder:
             n, once = self.images(), self.constant(parts[0])
             if not image_first:
                 return self.graph.call_function(torch.repeat_interleave, (once, n, 0))
-            times = n, *[1]*(of_two.ndim - 1)
-            return self.graph.call_function(torch.Tensor.repeat, (once, *times))   # type: ignore[arg-type]
+            times:Any = n, *[1]*(of_two.ndim - 1)
+            return self.graph.call_function(torch.Tensor.repeat, (once, *times))
         raise ValueError(
             f'{call.name} repeats its weights for every image ({call.where}), which a '
             'graph for any number of images cannot hold: torch.export.export(net, '

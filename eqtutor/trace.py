@@ -27,7 +27,7 @@ Source = tuple[int, int]   # number of a call, number of its output; (−1, i): 
 class Call:
     "A layer or an operation of a forward pass, which can be run again by itself."
     name:str                # of the module, or of the operation
-    function:Any            # a layer or a function
+    function:Any            # a module, or a function
     where:str               # the line of the program; '' for a layer
     leaves:list[Any]        # of the arguments
     form:Any                # how they nest
@@ -250,7 +250,7 @@ class Recorder(TorchFunctionMode):
 
     # calls
 
-    def begin(self, function:Callable, args:tuple, kwargs:dict[str, Any])->Call|None:
+    def begin(self, function:Any, args:tuple, kwargs:dict[str, Any])->Call|None:
         "A call, unless nothing in it depends on the input."
         is_layer = isinstance(function, nn.Module)
         leaves, form = tree_flatten((args, kwargs))

@@ -127,6 +127,19 @@ def test_tied_weights_count_once(image):
     assert rows[0].macs == rows[1].macs > 0
 
 
+def test_layers_that_read_no_part_of_the_input_count(image):
+    class Encoded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.encoder = conv(), nn.Linear(2, 6)
+
+        def forward(self, x): return self.conv(x) + self.encoder(torch.ones(2))[:, None, None]
+    net = Encoded()
+    rows = layer_costs(net, image)
+    assert [(r.name, r.parameters) for r in rows] == [('conv', 6*6*9 + 6), ('encoder', 18)]
+    assert rows[1].macs == 12 and sum(r.macs for r in rows) == count_macs(net, image)
+
+
 def test_registered_formula_is_used_and_can_be_counted(image, torch_formulas):
     layer = nn.ConvTranspose2d(6, 4, 3, stride=2)
     with pytest.raises(ValueError, match='no cost formula'): layer_costs(layer, image)

@@ -28,8 +28,8 @@ def advice(
     "Why a call is at fault, in a sentence, and code to put there."
     call, group = examination.still[number], short_name(examination.group)
     if not call.is_layer:
-        for names, reason, code in OPERATIONS:
-            if call.name in names: return reason, code.format(group=group)
+        for names, why, code in OPERATIONS:
+            if call.name in names: return why, code.format(group=group)
         return (f'{call.name} does not commute with the turns',
                 f"a layer of eqtutor.nn; assert_equivariant(…, '{group}') measures it")
     m:Any = call.function
