@@ -361,7 +361,7 @@ def _comparisons(names:list[str], batch:int, memory:bool)->tuple[str, list[Compa
 
 def _tables(record:dict, outcome:Measured)->str:
     "What `eqtutor bench` prints: titles and tables, and how they were measured."
-    from .cost import markdown_table
+    from .measure import markdown_table
     from .papers.protocol import conditions
     tables = [f'{title}\n\n{markdown_table(rows)}'
               for title, rows in outcome.tables.items()]

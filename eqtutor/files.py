@@ -13,9 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from .names import require
+
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
-           'writable_folder', 'remove_litter', 'results_folder', 'NOTE', 'provenance_mark',
-           'with_note']
+           'writable_folder', 'remove_litter', 'results_folder', 'stored', 'timings', 'NOTE',
+           'provenance_mark', 'with_note']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
@@ -67,12 +69,11 @@ def lock_folder(
 
     The lock ends with the process at the latest. Its file, `.lock`, is gone afterwards.
     """
-    from filelock import FileLock, Timeout
-    file = Path(folder)/'.lock'
-    lock = FileLock(file)
+    filelock, file = require('filelock', 'train'), Path(folder)/'.lock'
+    lock = filelock.FileLock(file)
     try:
         lock.acquire(timeout=0)
-    except Timeout:
+    except filelock.Timeout:
         raise ValueError(f'Another process is at work in {folder}. Wait until it has ended, or '
                          'give another folder: nothing was written.') from None
     try:
@@ -80,6 +81,20 @@ def lock_folder(
     finally:
         with suppress(OSError): file.unlink()   # Windows keeps a file that is open
         lock.release()
+
+
+def writable_folder(
+    out:Path,
+    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
+)->Path:
+    "The folder, made and tried; an error before any work if nothing can be written there."
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out): pass   # others may try at the same time
+    except OSError as error:
+        raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
+                         f'Choose {other}. Nothing was trained or written.') from error
+    return out
 
 
 def write_json(
@@ -104,20 +119,6 @@ def checksum(
     return digest.hexdigest()
 
 
-def writable_folder(
-    out:Path,
-    other:str='another with --out, for instance --out ~/eqtutor-demo', # what to choose
-)->Path:
-    "The folder, made and tried; an error before any work if nothing can be written there."
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out): pass   # others may try at the same time
-    except OSError as error:
-        raise ValueError(f'The folder {out} cannot be written to ({error.strerror or error}). '
-                         f'Choose {other}. Nothing was trained or written.') from error
-    return out
-
-
 def check_readable(
     path:str|Path, # a file that is there
 )->None:
@@ -136,6 +137,22 @@ def results_folder()->Path:
     homes = (Path.cwd(), *Path.cwd().parents, package/'course', package.parent)
     folders = (home/'results' for home in homes)
     return next((f for f in folders if (f/'bench').is_dir()), Path('results'))
+
+
+def stored(
+    name:str, # of a file in the folder of results, without its ending
+)->Any:       # what the JSON says
+    "A run or a benchmark, or None where there is no such file."
+    path = results_folder()/f'{name}.json'
+    return json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
+
+
+def timings(
+    name:str, # as for `stored`, of a benchmark
+)->dict[str, dict[str, Any]]:
+    "The rows of a benchmark's tables by their names; none where it is not at hand."
+    record = stored(name) or dict(tables={})
+    return {row['name']: row for rows in record['tables'].values() for row in rows}
 
 
 NOTE = ('† The code that ran is in no commit of the repository: it had uncommitted changes, '

@@ -62,8 +62,9 @@ class Training:
         from .images import AUGMENTATIONS
         from .loop import OPTIMIZERS, SCHEDULES
         from .processes import PRECISIONS
-        words = dict(schedule=[*SCHEDULES], optimizer=[*OPTIMIZERS], augment=[*AUGMENTATIONS],
-                     precision=[*PRECISIONS])
+        words:dict[str, list] = dict(
+            schedule=[*SCHEDULES], optimizer=[*OPTIMIZERS], augment=[*AUGMENTATIONS],
+            precision=[*PRECISIONS])
         for f in fields(self):
             value, (kind, *optional) = getattr(self, f.name), get_args(f.type) or (f.type,)
             if value is None and optional: continue
@@ -139,7 +140,7 @@ def settings_as_options(
 )->Callable[..., Any]:
     "For typer: the command with an option for each setting; None where it is not given."
     import typer
-    signature = inspect.signature(command)
+    signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     for f in fields(Training):
         kind, *_ = get_args(f.type) or (f.type,)

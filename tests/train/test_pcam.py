@@ -94,7 +94,7 @@ def test_loader_of_a_set_on_the_disk(files):
 
 def test_without_h5py(files, monkeypatch):
     monkeypatch.setitem(sys.modules, 'h5py', None)
-    with pytest.raises(ImportError, match=r'pip install "eqtutor\[pcam\]"'): pcam()
+    with pytest.raises(ImportError, match=r"pip install 'eqtutor\[pcam\]'"): pcam()
 
 
 def test_without_a_network(root, monkeypatch):
