@@ -281,7 +281,8 @@ def test_colab_s_branch_is_written_by_the_command_that_copies_the_course():
     job = yaml_of('.github/workflows/docs.yml')['jobs']['student']
     assert job['permissions'] == {'contents': 'write'}
     commands = '\n'.join(s.get('run', '') for s in job['steps'])
-    assert 'pip install -e .\neqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
+    install = "pip install -e '.[lab]'\n"
+    assert f'{install}eqtutor lab "$RUNNER_TEMP/student" --no-open --colab' in commands
     assert re.search(r'init .*--initial-branch student', commands)
     assert re.search(r'push --force .* student$', commands, re.M)
     last = (ROOT/'binder'/'postBuild').read_text(encoding='utf-8').splitlines()[-1]
