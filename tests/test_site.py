@@ -1,20 +1,18 @@
-"The site: what Quarto is told, the map of chapters, and the links that open a page elsewhere."
+"The site: who builds it, the map of chapters, and the links that open a page elsewhere."
 import os
 import posixpath
 import re
 import shutil
 import subprocess
 from configparser import ConfigParser
-from fnmatch import fnmatch
 from itertools import zip_longest
 
 import pytest
 import yaml
 from pages import NBS, ROOT, chapters, page_of, read_all
-from site_pages import list_faults, options_of, pandoc, pipe_faults, reader, shapes
+from site_pages import list_faults, pandoc, pipe_faults, reader, shapes
 
 BOOK = read_all()
-FILES = {p.relative_to(NBS).as_posix() for p in NBS.rglob('*') if p.is_file()}
 INDEX = '\n\n'.join(BOOK['index.ipynb'].markdown())
 README = (ROOT/'README.md').read_text(encoding='utf-8')
 
@@ -27,48 +25,22 @@ def settings():
     return config['DEFAULT']
 
 
-# --- what Quarto is told: `_quarto.yml`, and `nbs/_quarto.yml`, whose keys begin with `inner.`
+# --- what Quarto is told: the site that it makes is tried in a browser before it goes anywhere
 
-def flat(x, path=''):
-    "The values of a configuration by the keys that lead to them."
-    if not isinstance(x, dict): return {path[1:]: x}
-    return {k: v for key in x for k, v in flat(x[key], f'{path}.{key}').items()}
+def test_site_names_its_repository_and_pictures_that_are_there():
+    site = yaml_of('_quarto.yml')['website']
+    assert site['repo-url'] == settings()['git_url'] and site['repo-actions'] == ['issue']
+    for picture in site['favicon'], site['image']: assert (NBS/picture).is_file()
 
-def configuration(): return flat(yaml_of('_quarto.yml') | dict(inner=yaml_of('nbs/_quarto.yml')))
-
-WANTED = {'format.html.html-math-method': 'mathml', 'format.html.toc': True,
-          'format.html.respect-user-color-scheme': True, 'format.html.lightbox': True,
-          'format.html.tbl-colwidths': False, 'format.html.code-copy': True,
-          'website.open-graph': True, 'website.twitter-card': True,
-          'website.page-navigation': True, 'website.search': True, 'execute.enabled': False,
-          'website.repo-actions': ['issue'], 'from': 'markdown-fancy_lists'}
-BESIDE = ('inner.bibliography', 'inner.format.html.css', 'inner.format.html.include-before-body',
-          'inner.format.html.include-after-body', 'website.favicon', 'website.image')
-NO_WEB_FONT = {'default', 'slate', 'none'}   # other themes of Quarto load a font from another host
-
-def site_faults(told):
-    for key, right in [*WANTED.items(), ('website.repo-url', settings()['git_url'])]:
-        if told.get(key) != right: yield f'{key} is {told.get(key)!r}, not {right!r}'
-    themes = {told.get(f'format.html.theme.{scheme}') for scheme in ('light', 'dark')}
-    if len(themes) < 2 or not themes <= NO_WEB_FONT: yield f'{themes} are one, or load a font'
-    for key, value in told.items():
-        if '//' in str(value) and key != 'website.repo-url': yield f'{key}: {value} is elsewhere'
-    for key in BESIDE:
-        if told.get(key) not in FILES: yield f'{key}: no file nbs/{told.get(key)}'
-    shipped = told.get('inner.project.resources', [])
-    if 'fonts/*' not in shipped: yield 'the font is not shipped'
-    for pattern in shipped:
-        if not any(fnmatch(name, pattern) for name in FILES): yield f'no files nbs/{pattern}'
-
-def test_site_is_told_all_it_needs(): assert list(site_faults(configuration())) == []
-
-@pytest.mark.parametrize('key, value', [
-    ('format.html.html-math-method', 'mathjax'), ('from', 'markdown'), ('website.repo-actions', []),
-    ('format.html.theme.dark', 'darkly'), ('format.html.theme.dark', 'default'),
-    ('format.html.mainfont', 'url(//x.org/a)'), ('inner.format.html.css', 'none.css'),
-    ('inner.project.resources', ['images/*']), ('inner.project.resources', ['fonts/*', 'none/*'])])
-def test_fault_of_the_site_is_found(key, value):
-    assert list(site_faults(configuration() | {key: value}))
+def test_site_is_tried_before_it_is_published():
+    "It is built with the version of Quarto that it was looked at with."
+    steps = yaml_of('.github/workflows/docs.yml')['jobs']['docs']['steps']
+    commands = [s.get('run') or s['uses'].partition('@')[0] for s in steps]
+    order = [commands.index(command) for command in (
+        'quarto-dev/quarto-actions/setup', 'nbdev_docs', 'pytest tests/widgets/test_site_pages.py',
+        'actions/deploy-pages')]
+    assert order == sorted(order) and steps[order[2]]['env'] == {'EQTUTOR_SITE': '_docs'}
+    assert re.fullmatch(r'1\.7\.\d+', steps[order[0]]['with']['version'])
 
 
 # --- tables of chapters
@@ -189,14 +161,6 @@ def test_backslash_before_a_line_in_a_table_is_found():
 
 # --- who builds the site
 
-def test_workflow_pins_quarto():
-    "The site is built with the version of Quarto that it was looked at with."
-    steps = yaml_of('.github/workflows/docs.yml')['jobs']['docs']['steps']
-    quarto, = [s for s in steps if 'quarto-actions/setup' in s.get('uses', '')]
-    assert re.fullmatch(r'1\.7\.\d+', quarto['with']['version'])
-    commands = [s.get('run') or s['uses'] for s in steps]
-    assert commands.index(quarto['uses']) < commands.index('nbdev_docs')
-
 def test_colab_s_branch_is_written_by_the_command_that_copies_the_course():
     job = yaml_of('.github/workflows/docs.yml')['jobs']['student']
     assert job['permissions'] == {'contents': 'write'}
@@ -206,18 +170,6 @@ def test_colab_s_branch_is_written_by_the_command_that_copies_the_course():
     assert re.search(r'push --force .* student$', commands, re.M)
     last = (ROOT/'binder'/'postBuild').read_text(encoding='utf-8').splitlines()[-1]
     assert last == 'eqtutor lab course --no-open --all'
-
-
-def test_page_has_the_name_of_its_notebook():
-    assert page_of('3_papers/24b_e4_networks.ipynb') == '3_papers/e4_networks.html'
-    assert page_of('index.ipynb') == 'index.html'
-
-
-def test_directive_that_stands_twice_is_found():
-    assert options_of('#| fig-alt: x\n#| code-fold: true\ny') == {'fig-alt': 'x',
-                                                                'code-fold': 'true'}
-    with pytest.raises(ValueError, match='stands twice'):
-        options_of('#| code-fold: show\n#| code-fold: true\ny')
 
 
 @pytest.mark.skipif(not shutil.which('quarto'), reason='no quarto on the PATH')

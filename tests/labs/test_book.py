@@ -13,14 +13,12 @@ from eqtutor.labs.book import (
     first_words,
     glossary,
     link_to,
-    listed,
     map_of_chapters,
     minutes_of,
     needs_of,
     read_chapters,
     read_statements,
     statements_of,
-    table_of,
     terms_of,
 )
 from eqtutor.labs.course import course_chapters
@@ -125,13 +123,6 @@ def test_no_statement_has_the_number_of_another():
     assert all(s.anchor for s in STATEMENTS)
 
 
-def test_a_list_has_a_line_a_statement_under_its_chapter():
-    page = listed(STATEMENTS, CHAPTERS)
-    assert page.count('\n- [') == len(STATEMENTS)
-    assert '**[05 Convolution](../1_foundations/05_convolution.ipynb)**' in page
-    assert '- [Theorem 5.1](../1_foundations/05_convolution.ipynb#' in page
-
-
 def test_the_glossary_is_in_order():
     words = re.findall(r'^- \*\*(.*?)\*\*', glossary(STATEMENTS), re.M)
     plain = [word.removeprefix('the ').lower() for word in words]
@@ -144,10 +135,6 @@ def test_the_map_has_a_line_a_chapter_and_an_arc_a_need():
     page = map_of_chapters(CHAPTERS, 'the <map>')
     assert page.count('<circle') == len(CHAPTERS) and 'aria-label="the &lt;map&gt;"' in page
     assert page.count('<path') == sum(map(len, direct_needs(CHAPTERS).values()))
-
-
-def test_the_table_has_a_line_a_chapter():
-    assert table_of(CHAPTERS).count('\n| ') >= len(CHAPTERS)
 
 
 # pages that collect, and a word of their cells that do: all where it is ''

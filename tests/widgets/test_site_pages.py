@@ -82,8 +82,11 @@ def faint_kinds(window):
     if len(window.kinds) == len(known): return []
     found = faint(page)
     page.emulate_media(color_scheme='dark')
+    page.reload()
     page.evaluate(DARKEN)   # Quarto's own script sees to it, where there is one
+    page.evaluate(FOLDS, True)
     assert page.evaluate('getComputedStyle(document.body).backgroundColor') == 'rgb(27, 32, 38)'
+    page.evaluate(measure('kinds'), known)
     return found + faint(page)
 
 
@@ -119,7 +122,7 @@ def paper_faults(page):
 
 SPOILT = {
     'main { min-width: 1500px; }': 'too wide',
-    'main table { width: 1500px; max-width: none !important; }': 'outside',
+    'main table { min-width: 1500px; }': 'outside',
     'main img.figure-img { max-width: none; width: 200vw; }': 'cut',
     'main .code-copy-button { left: 12px; right: auto; }': 'covered',
     'main figcaption { display: none; }': 'bare',

@@ -9,7 +9,9 @@ seen => {
   const kind = element => {
     const inner = new Set([...element.querySelectorAll('*')].map(name));
     const path = [...inner].sort();
-    for (let outer = element; outer; outer = outer.parentElement) path.push(name(outer));
+    for (let outer = element; outer !== document.body; outer = outer.parentElement) {
+      path.push(name(outer));
+    }
     return path.join('<');
   };
   const known = new Set(seen);
