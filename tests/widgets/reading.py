@@ -5,7 +5,7 @@ from .examples import measure
 
 AXE = (files('axe_playwright_python')/'axe.min.js').read_text(encoding='utf-8')
 COLOURS = 'color-contrast', 'link-in-text-block'
-# a browser lets the keyboard scroll whatever scrolls: test_pages.py
+# a browser lets the keyboard scroll whatever scrolls: test_site_pages.py
 OTHERS = dict.fromkeys((*COLOURS, 'scrollable-region-focusable'), dict(enabled=False))
 
 

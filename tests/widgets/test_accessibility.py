@@ -4,17 +4,14 @@ seeing colours?
 What can be measured is measured in a browser. Each measurement is tried on a page that should fail
 it, too.
 """
-import itertools
 import re
 
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 from eqtutor.plot import STYLES
 from eqtutor.widgets import whole_page
 
-from .examples import MAKE, ROOT, WIDTHS, last_position, measure, state
+from .examples import MAKE, WIDTHS, last_position, measure, state
 from .reading import faint, stops, too_wide, unnamed
 
 # background and text where a widget may stand: its own page follows the system; the site, light and
@@ -131,52 +128,6 @@ def test_control_out_of_reach_is_found(visit):
 
 
 # --- colours
-
-# what each kind of colour blindness makes of linear RGB (Machado, Oliveira and Fernandes 2009,
-# severity 1)
-BLIND = {
-    'all colours': np.eye(3),
-    'no red': [[.152286, 1.052583, -.204868], [.114503, .786281, .099216],
-               [-.003882, -.048116, 1.051998]],
-    'no green': [[.367322, .860646, -.227968], [.280085, .672501, .047413],
-                 [-.011820, .042940, .968881]],
-    'no blue': [[1.255528, -.076749, -.178779], [-.078411, .930809, .147602],
-                [.004733, .691367, .303900]]}
-XYZ = np.array([[.4124564, .3575761, .1804375], [.2126729, .7151522, .0721750],
-                [.0193339, .1191920, .9503041]])
-
-
-def lab(colour, kind='all colours'):
-    "CIELAB (D65) of a colour as seen with a kind of colour vision."
-    c = np.array(to_rgb(colour))
-    linear = np.where(c <= .04045, c/12.92, ((c + .055)/1.055)**2.4)
-    xyz = XYZ @ np.clip(np.array(BLIND[kind]) @ linear, 0, 1)/[.95047, 1, 1.08883]
-    f = np.where(xyz > (6/29)**3, np.cbrt(xyz), xyz/(3*(6/29)**2) + 4/29)
-    return np.array([116*f[1] - 16, 500*(f[0] - f[1]), 200*(f[1] - f[2])])
-
-
-def alike(colours, kind, least=15):
-    "Pairs of colours that look alike."
-    def distance(a, b): return np.linalg.norm(lab(a, kind) - lab(b, kind))
-    return [pair for pair in itertools.combinations(colours, 2) if distance(*pair) < least]
-
-
-def verdict_colours():
-    css = (ROOT/'eqtutor'/'widgets'/'widget.css').read_text(encoding='utf-8')
-    return re.findall(r'\.(?:good|near|bad) \{\s*border-color: (#\w+);', css)
-
-
-@pytest.mark.parametrize('kind', BLIND)
-def test_colours_differ_for_every_kind_of_colour_vision(kind):
-    verdicts = verdict_colours()
-    assert len(verdicts) == 3 and len(STYLES) == 4
-    for colours in ([c for c, _ in STYLES], verdicts): assert alike(colours, kind) == []
-
-
-def test_red_and_green_are_found_alike():
-    blind = [kind for kind in BLIND if alike(['#c00000', '#506000'], kind)]
-    assert blind == ['no red', 'no green']
-
 
 def test_colour_is_never_alone(htmls):
     "Lines differ in their style, too; verdicts begin with a sign of their own; scales have words."

@@ -16,7 +16,7 @@ from links import dead_links, links_and_anchors
 from pages import labels, page_of, read_all, slugs
 
 from .examples import ROOT, measure
-from .reading import faint, unnamed
+from .reading import faint, stops, too_wide, unnamed
 
 BOOK = read_all()
 WIDTHS = 1280, 390
@@ -144,6 +144,46 @@ def test_spoilt_page_is_found(window, pages):
     page.add_style_tag(content='main p { color: #999 !important; }')
     page.evaluate(measure('kinds'), [])
     assert faint(page)
+
+
+# --- what no page may have yet: wider tables, formulas and names
+
+SUM = '<mrow>' + '<mi>x</mi><mo>+</mo>'*60 + '</mrow>'
+WIDE = f'''<table><thead><tr>{'<th>a header</th>'*12}</tr></thead>
+<tbody><tr>{'<td>long_word</td>'*12}</tr></tbody></table>
+<p>Inline <math>{SUM}</math>.</p><p><math display="block">{SUM}</math></p>
+<ul><li>In a list <math>{SUM}</math>.</li><li><code>{'a.b/'*40}</code></li></ul>
+<details><summary>Fold <code>{'a_long_name_'*9}</code> <math>{SUM}</math></summary>x</details>
+<p><a href="#x"><code>{'a_long_name_'*9}</code></a></p><h2><code>{'a_long_name_'*9}</code></h2>
+<blockquote><p>{'Q'*90}</p></blockquote>'''
+SQUEEZED = '''<table style="width:100%"><colgroup><col style="width:99%"><col style="width:1%">
+</colgroup><thead><tr><th>a</th><th>b</th></tr></thead>
+<tbody><tr><td>a</td><td><code>eqtutor train --recipe p4</code></td></tr></tbody></table>'''
+
+
+def holding(window, file, html, width):
+    "The page with another text."
+    page = opened(window, file)
+    page.set_viewport_size(dict(width=width, height=900))
+    page.evaluate("html => { document.querySelector('main').innerHTML = html; }", html)
+    return page
+
+
+@pytest.mark.parametrize('width', (390, 320))
+def test_style_sheet_keeps_a_page_as_wide_as_the_phone(window, pages, width):
+    page = holding(window, pages[LAYERS], WIDE, width)
+    assert too_wide(page) == 0 and unnamed(page) == []
+    nodes = page.context.new_cdp_session(page).send('Accessibility.getFullAXTree')['nodes']
+    roles = {node['role']['value'] for node in nodes if not node['ignored']}
+    assert {'table', 'row', 'columnheader', 'cell'} <= roles, 'a table that scrolls is still one'
+    scrolls = {stop['tag'] for stop in stops(page)}
+    assert {'TABLE', 'P'} <= scrolls, 'what scrolls can be scrolled with the keyboard'
+
+
+def test_column_widths_of_pandoc_are_ignored(window, pages):
+    "They squeeze a long command into a sliver: 1 % of the page here."
+    wide = holding(window, pages[LAYERS], SQUEEZED, 390).locator('td').nth(1).bounding_box()
+    assert wide['height'] < 80 and wide['width'] > 150
 
 
 # --- links and weight
