@@ -15,8 +15,6 @@ class Notebook:
     name: str                                  # path in nbs/
     cells: list
     metadata: dict = field(default_factory=dict)
-    files: set = field(default_factory=set)    # every file in nbs/, to resolve links
-    book: dict = field(default_factory=dict)   # every notebook by name, to resolve anchors
     size: int = 0                              # bytes on disk
 
     def markdown(self): return [c['source'] for c in self.cells if c['cell_type'] == 'markdown']
@@ -31,12 +29,9 @@ def read(path):
 
 
 def read_all():
+    "Every notebook by its name."
     def hidden(p): return any(part[0] in '._' for part in p.relative_to(NBS).parts)
-    present = sorted(p for p in NBS.rglob('*') if p.is_file() and not hidden(p))
-    files = {p.relative_to(NBS).as_posix() for p in present}
-    book = {nb.name: nb for nb in (read(p) for p in present if p.suffix == '.ipynb')}
-    for nb in book.values(): nb.files, nb.book = files, book
-    return book
+    return {nb.name: nb for nb in (read(p) for p in sorted(NBS.rglob('*.ipynb')) if not hidden(p))}
 
 
 # --- parts of a cell
@@ -55,14 +50,11 @@ def is_run(source):
     flagged = {'cuda', 'slow', 'browser', 'data'} & d.keys()
     return d.get('eval', '').strip() != 'false' and not flagged
 
-def parse(source):
-    "The cell's statements; none for a cell in another language."
-    if re.match(r'\s*(#\|.*\n\s*)*%%', source): return []
-    return ast.parse(re.sub(r'^\s*[%!].*$', '', source, flags=re.M)).body
-
 def parsed(source):
-    try: return parse(source)
-    except SyntaxError: return []   # the rule `syntax` reports it
+    "The cell's statements; none for a cell in another language, or one that ruff complains of."
+    if re.match(r'\s*(#\|.*\n\s*)*%%', source): return []
+    try: return ast.parse(re.sub(r'^\s*[%!].*$', '', source, flags=re.M)).body
+    except SyntaxError: return []
 
 NO_PROSE = (r'^(```+|~~~+).*?^\1', r'(`+).*?\1', r'<code>.*?</code>', r'\$\$.*?\$\$',
             r'\$[^$\n]+\$')
@@ -99,11 +91,6 @@ def stored(nb, kind):
     "What outputs hold of a kind, with the numbers of their cells."
     return [(i, ''.join(o['data'][kind])) for i, o in outputs(nb) if kind in o.get('data', {})]
 
-def tags(html, *names):
-    "The opening tags of these names; what a script holds is text."
-    html = re.sub(r'<script\b[^>]*>.*?</script>', '', html, flags=re.S)
-    return [tag for name in names for tag in re.findall(rf'<{name}\b[^>]*>', html)]
-
 def pages(nb):
     "All markdown of a page, in order: its own, and what cells put out."
     for i, c in enumerate(nb.cells):
@@ -137,12 +124,15 @@ def headings_of(nb):
             yield i, len(marks), text
 
 def slugs(nb):
-    "Anchors that Pandoc makes; the title has none, it becomes front matter."
-    return [slug_of(text) for _, level, text in headings_of(nb) if level > 1]
+    "Anchors that Pandoc makes. The title has none, it becomes front matter; a label is one."
+    return [slug_of(text) for _, level, text in headings_of(nb) if level > 1 and '{#' not in text]
 
 def relative_links(markdown):
     text = prose(markdown)
     every = re.findall(r'\]\(\s*<?([^)\s>]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
     return [link for link in every if not re.match(r'https?:|mailto:|data:', link)]
 
-def chapters(nb): return sorted((n for n in nb.book if '/' in n), key=posixpath.basename)
+def chapters():
+    "The names of all chapters, in the order in which they are read."
+    names = (p.relative_to(NBS).as_posix() for p in NBS.glob('[0-9]*/*.ipynb'))
+    return sorted(names, key=posixpath.basename)

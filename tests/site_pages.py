@@ -12,9 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib
@@ -22,7 +20,6 @@ import yaml
 from pages import ROOT, directives
 
 PROCESS = 'from nbdev.serve import proc_nbs; proc_nbs(n_workers=0)'
-SHOWN = 'nbs', 'settings.ini', '_quarto.yml'
 
 # what Quarto's frame is like: a sidebar of 220 pixels, a margin of 200, a column between them
 FRAME = '''
@@ -67,7 +64,7 @@ def build(folder):
 
 def process(folder):
     "The notebooks as nbdev hands them to Quarto, with all that lies beside them."
-    for part in SHOWN:
+    for part in 'nbs', 'settings.ini', '_quarto.yml':
         copy = shutil.copytree if (ROOT/part).is_dir() else shutil.copy
         copy(ROOT/part, folder/part)
     before = os.environ.get('PYTHONPATH', '')
@@ -117,12 +114,18 @@ def pandoc(markdown, read=None):
 def raw(html): return f'`````{{=html}}\n{html}\n`````'
 
 def parts_of(cell, pictures):
-    "A cell as Markdown: its text, or its code and what that put out."
+    "A cell as Markdown: its text, or its code, folded or not, and what that put out."
     source = text_of(cell['source'])
     if cell['cell_type'] == 'markdown': yield source
     if cell['cell_type'] != 'code': return
-    said = options_of(source)
-    if said.get('echo', '').strip() != 'false': yield from code_of(source, said)
+    said, code = options_of(source), re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip()
+    fold = said.get('code-fold', '').strip()
+    words = escape(said.get('code-summary', 'Code').strip().strip('"\''))
+    if code and said.get('echo', '').strip() != 'false':
+        opened = raw(f'<details class="code-fold"{" open"*(fold == "show")}>'
+                     f'<summary>{words}</summary>')
+        shown = f'```python\n{code}\n```'
+        yield from [opened, shown, raw('</details>')] if fold in ('true', 'show') else [shown]
     for output in cell.get('outputs', []): yield output_of(output, said, pictures)
 
 
@@ -132,20 +135,6 @@ def options_of(source):
     options = yaml.safe_load('\n'.join(lines)) or {}
     if len(options) < len(lines): raise ValueError(f'a directive stands twice: {lines}')
     return directives(source)
-
-
-def code_of(source, said):
-    code = re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip()
-    if not code: return
-    fold = said.get('code-fold', '').strip()
-    shown = f'```python\n{code}\n```'
-    words = escape(said.get('code-summary', 'Code').strip().strip('"\''))
-    folded = fold in ('true', 'show')
-    if folded:
-        yield raw(f'<details class="code-fold"{" open"*(fold == "show")}>'
-                  f'<summary>{words}</summary>')
-    yield shown
-    if folded: yield raw('</details>')
 
 
 def output_of(output, said, pictures):
@@ -166,9 +155,8 @@ def figure_of(output, said, pictures):
     numbers = ''.join(f' {k}="{v}"' for k, v in size.items() if k in ('width', 'height'))
     image = (f'<figure class="figure"><p><img src="{pictures.name}/{file.name}" '
              f'class="figure-img" alt="{escape(alt)}"{numbers}></p>')
-    if not caption: return raw(f'{image}</figure>')
-    end = raw('</figcaption></figure>')
-    return '\n\n'.join([raw(f'{image}<figcaption>'), caption, end])
+    parts = [raw('<figcaption>'), caption, raw('</figcaption>')] if caption else []
+    return '\n\n'.join([raw(image), *parts, raw('</figure>')])
 
 
 def local(html, name, files):
@@ -212,63 +200,35 @@ def whole(head, body, name, files, processed):
 
 # --- what a renderer makes of the text
 
-@dataclass
-class Item:
-    "An `<ol>` or `<ul>` of a page."
-    kind: str
-    start: str = '1'
-    style: str = '1'
-    items: int = 0
-    text: str = ''
+def read_page(html):
+    "A page without its code, its formulas and Quarto's frame."
+    from bs4 import BeautifulSoup
+    unread = r'<(pre|script|style|math|nav)\b.*?</\1>|<section id="footnotes".*?</section>'
+    return BeautifulSoup(re.sub(unread, '', html, flags=re.S), 'html.parser')
 
 
-class Reader(HTMLParser):
-    "The lists of a page, those of Quarto's frame left out, and its words without code blocks."
-    UNREAD = {'pre', 'script', 'style', 'math', 'nav'}
-
-    def __init__(self, html):
-        super().__init__()
-        self.lists, self.words = [], []
-        self.open, self.unread = [], 0
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        self.unread += tag in self.UNREAD
-        if self.unread: return
-        if tag in ('ol', 'ul'):
-            said = dict(attributes)
-            self.open.append(Item(tag, said.get('start', '1'), said.get('type', '1')))
-            self.lists.append(self.open[-1])
-        if tag == 'li' and self.open: self.open[-1].items += 1
-
-    def handle_endtag(self, tag):
-        self.unread -= tag in self.UNREAD
-        if tag in ('ol', 'ul') and self.open and not self.unread: self.open.pop()
-
-    def handle_data(self, text):
-        if self.unread: return
-        self.words.append(text)
-        for item in self.open: item.text += text
+def lists_of(html):
+    "Of each list: its kind, where it starts and how it counts, how many items, how it begins."
+    for found in read_page(html).find_all(['ol', 'ul']):
+        counts = found.get('start', '1'), found.get('type', '1')
+        items = len(found.find_all('li', recursive=False))
+        yield found.name, counts, items, found.get_text().strip()[:60]
 
 
 def list_faults(html):
     "Numbered lists that no author meant: of one item, past 1 at the start, or with letters."
-    notes = r'<section id="footnotes".*?</section>'
-    for found in Reader(re.sub(notes, '', html, flags=re.S)).lists:
-        if found.kind == 'ol' and (found.items < 2 or (found.start, found.style) != ('1', '1')):
-            yield (f'a list of {found.items}, of style {found.style}, that begins at '
-                   f'{found.start}: {found.text.strip()[:60]}')
+    return [found for found in lists_of(html)
+            if found[0] == 'ol' and (found[2] < 2 or found[1] != ('1', '1'))]
 
 
 def shapes(cells, read):
-    "Of each list in cells of Markdown: its kind, its start, how many items, how it begins."
+    "The lists in cells of Markdown, as a reader of it sees them."
     import pypandoc
     options = ['--mathml', '--wrap=none', '--quiet']   # labels of several pages are alike
     book = '\n\n<!-- -->\n\n'.join(cells)
-    found = Reader(pypandoc.convert_text(book, 'html', read, extra_args=options)).lists
-    return [(a.kind, a.start, a.items, a.text.strip()[:60]) for a in found]
+    return [*lists_of(pypandoc.convert_text(book, 'html', read, extra_args=options))]
 
 
 def pipe_faults(html):
     r"Words and code within a line that show `\|`: Pandoc keeps the backslash inside code."
-    return re.findall(r'.{0,40}\\\|.{0,40}', ''.join(Reader(html).words))
+    return re.findall(r'.{0,40}\\\|.{0,40}', read_page(html).get_text())

@@ -249,7 +249,7 @@ class CleanSignatures:
 PAPERS = dict(P1='romero2020attentive', P2='diaconu2019affine', P3='romero2021group',
               P4='he2021efficient')
 NOT_PROSE = re.compile(r'(```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\n]*\)'
-                       r'|<[^>]*>|^#[^\n]*|^\|[^\n]*)', re.S | re.M)
+                       r'|<summary>.*?</summary>|<[^>]*>|^#[^\n]*|^\|[^\n]*)', re.S | re.M)
 
 
 def link_papers(
@@ -262,7 +262,7 @@ def link_papers(
         if mention[0] in known: return mention[0]
         known.add(mention[0])
         return f'[{mention[0]}]({sources}#{PAPERS[mention[0]]})'
-    parts = NOT_PROSE.split(text)   # odd ones are code, formulas, links, headings, tables
+    parts = NOT_PROSE.split(text)   # odd ones: code, formulas, links, folds' names, headings, tables
     return ''.join(part if i % 2 else re.sub(r'\bP[1-4]\b', link, part)
                    for i, part in enumerate(parts))
 

@@ -129,6 +129,8 @@ def test_first_mention_of_a_paper_leads_to_its_entry():
     known = set()
     text = link_papers('# P1\n`P1`, P1 and P1; [P2](x) and $P2$.', 's.html', known)
     assert text == ('# P1\n`P1`, [P1](s.html#romero2020attentive) and P1; [P2](x) and $P2$.')
+    fold = '<details><summary>One in P1</summary>'   # a link in it could not be reached
+    assert link_papers(fold, 's.html', set()) == fold
     assert link_papers('P1, P10', 's.html', known) == 'P1, P10'
 
 

@@ -1,9 +1,29 @@
-"What the keyboard reaches on a page, what a screen reader is told, and how wide the page is."
+"What axe finds on a page, where the keyboard goes, how wide the page is."
+from importlib.resources import files
+
 from .examples import measure
 
-# a group may be without: each <details> is one
-NAMED = {'slider', 'radio', 'radiogroup', 'button', 'checkbox', 'combobox', 'spinbutton', 'link',
-         'image', 'img', 'Canvas', 'SvgRoot', 'rowheader', 'heading', 'DisclosureTriangle'}
+AXE = (files('axe_playwright_python')/'axe.min.js').read_text(encoding='utf-8')
+COLOURS = 'color-contrast', 'link-in-text-block'
+# a browser lets the keyboard scroll whatever scrolls: test_site_pages.py
+OTHERS = dict.fromkeys((*COLOURS, 'scrollable-region-focusable'), dict(enabled=False))
+
+
+def axe(page, **options):
+    "The complaints of axe: the rule and the element."
+    if not page.evaluate('"axe" in window'): page.evaluate(AXE)
+    return page.evaluate(measure('axe'), options | dict(resultTypes=['violations', 'incomplete']))
+
+
+def unnamed(page):
+    "What a screen reader could not tell: names, roles, tables, languages; pictures without words."
+    wcag = 'wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'
+    return axe(page, runOnly=wcag, rules=OTHERS) + page.evaluate(measure('silent'))
+
+
+def faint(page):
+    "Text that does not stand out from what is behind it, and links that only their colour tells."
+    return axe(page, runOnly=COLOURS)
 
 
 def stops(page):
@@ -16,17 +36,6 @@ def stops(page):
         if not now or now in reached: return reached
         reached.append(now)
     raise AssertionError('Tab does not come to an end')
-
-
-def spoken(page):
-    "(role, name) of all that a screen reader meets."
-    session = page.context.new_cdp_session(page)
-    nodes = session.send('Accessibility.getFullAXTree')['nodes']
-    said = [n for n in nodes if not n['ignored']]
-    return [(n['role']['value'], n.get('name', {}).get('value', '').strip()) for n in said]
-
-
-def unnamed(page): return [role for role, name in spoken(page) if role in NAMED and not name]
 
 
 def too_wide(page):

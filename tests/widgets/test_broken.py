@@ -7,12 +7,12 @@ broken.
 import re
 
 import pytest
+from page_rules import WORDS
 from pages import Notebook, read_all, stored
 
 from eqtutor.widgets import RotateAndPermute, TurnThePicture, whole_page
 
 from .examples import MAKE, NoPermutation, letter, two_layers
-from .test_notebooks import WORDS
 
 PREPARED, TURN = '.eqtutor-frames, .eqtutor-spots', '.eqtutor-turn'
 NAME = re.compile(r'<(?:div|section) id="eqtutor-[^>]*aria-label="([^"]*)"')

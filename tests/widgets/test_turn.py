@@ -16,8 +16,8 @@ from eqtutor.report import layer_report
 from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, which_layer, whole_page
 from eqtutor.widgets.turn import upright_networks
 
-from .examples import NoPermutation, letter, measure, two_layers
-from .reading import stops, too_wide, unnamed
+from .examples import NoPermutation, letter, two_layers
+from .reading import faint, stops, too_wide, unnamed
 
 HERO = ['p4 network', 'broken network', 'plain network']
 SEVEN = [(.3, .25), (.72, .25), (.45, .85)]    # corners of a drawn 7, as shares of the picture
@@ -477,8 +477,7 @@ def test_above_the_fold_and_easy_to_read(see, scheme):
     page = see(color_scheme=scheme, address='turn=90')
     bottom = page.locator('.eqtutor-turn').evaluate('e => e.getBoundingClientRect().bottom')
     assert bottom <= 720 and too_wide(page) == 0
-    faint = [t for t in page.evaluate(measure('contrast')) if t['ratio'] < 4.5]
-    assert not faint
+    assert faint(page) == []
     page.set_viewport_size(dict(width=390, height=844))
     settled(page)
     assert too_wide(page) == 0
