@@ -262,7 +262,7 @@ def link_papers(
         if mention[0] in known: return mention[0]
         known.add(mention[0])
         return f'[{mention[0]}]({sources}#{PAPERS[mention[0]]})'
-    parts = NOT_PROSE.split(text)   # odd ones: code, formulas, links, folds' names, headings, tables
+    parts = NOT_PROSE.split(text)   # odd ones: code, formulas, links, headings, …
     return ''.join(part if i % 2 else re.sub(r'\bP[1-4]\b', link, part)
                    for i, part in enumerate(parts))
 
