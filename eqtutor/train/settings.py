@@ -62,8 +62,9 @@ class Training:
         from .images import AUGMENTATIONS
         from .loop import OPTIMIZERS, SCHEDULES
         from .processes import PRECISIONS
-        words:dict[str, list] = dict(schedule=[*SCHEDULES], optimizer=[*OPTIMIZERS],
-                                     augment=[*AUGMENTATIONS], precision=[*PRECISIONS])
+        words:dict[str, list] = dict(
+            schedule=[*SCHEDULES], optimizer=[*OPTIMIZERS], augment=[*AUGMENTATIONS],
+            precision=[*PRECISIONS])
         for f in fields(self):
             value, (kind, *optional) = getattr(self, f.name), get_args(f.type) or (f.type,)
             if value is None and optional: continue
