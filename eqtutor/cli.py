@@ -361,7 +361,7 @@ def _comparisons(names:list[str], batch:int, memory:bool)->tuple[str, list[Compa
 
 def _tables(record:dict, outcome:Measured)->str:
     "What `eqtutor bench` prints: titles and tables, and how they were measured."
-    from .cost import markdown_table
+    from .measure import markdown_table
     from .papers.protocol import conditions
     tables = [f'{title}\n\n{markdown_table(rows)}'
               for title, rows in outcome.tables.items()]
@@ -451,10 +451,10 @@ def reproduce(
     as_json:bool=typer.Option(False, '--json', help='Print the plan as JSON.'),
 )->None:
     "Run the papers' tables by their full recipes."
-    folder, code = (out or Path('runs/smoke' if smoke else 'results')).expanduser(), 0
+    folder = (out or Path('runs/smoke' if smoke else 'results')).expanduser()
     with explained():
         from .papers.reproduce import Order, Place, carry_out, make_plan
-        place = Place(folder, folder/'unfinished')
+        place, code = Place(folder, folder/'unfinished'), 0
         order = Order(table, rows, seeds, budget, jobs, executor, smoke, measure)
         plan = make_plan(order.jobs, place, order.measure, order.benchmarks,
                          lambda line: typer.echo(line, err=True))

@@ -15,26 +15,27 @@ from torch import Tensor, nn
 
 from .converted import check_converted, refused_layer, refused_operation
 from .core import one_of
-from .cost import count_macs, count_parameters, interleaved
+from .cost import count_macs, count_parameters
 from .export import put_at
 from .groups import Group, get_group
+from .measure import interleaved
 from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .nn.decoders import GroupConvTranspose2d, GroupUpsample2d
 from .nn.layers import GroupAdaptivePool2d, GroupBatchNorm2d, GroupPool, SpatialPool2d
-from .report import Call, record_calls
+from .trace import Call, record_calls
 
 _WEIGHTS = nn.Conv2d, nn.ConvTranspose2d, nn.Linear
 _POOLS = nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d
 
 def _next_layers(calls:list[Call])->list[set[type]]:
     "For each call the kinds of layers with weights that hear of it next."
-    found:list[set[type]] = [set() for _ in calls]
+    nexts:list[set[type]] = [set() for _ in calls]
     for i in reversed(range(len(calls))):
-        own = type(calls[i].function)
-        heard = {own} if own in _WEIGHTS else found[i]
+        kind = type(calls[i].function)
+        heard = {kind} if kind in _WEIGHTS else nexts[i]
         for source in calls[i].sources:
-            if source and source[0] >= 0: found[source[0]] |= heard
-    return found
+            if source and source[0] >= 0: nexts[source[0]] |= heard
+    return nexts
 
 def _becomes(call:Call, before:str, after:set[type])->str:
     "What a call makes of a picture, feature map, …"
@@ -63,14 +64,20 @@ def roles(
     "The layers of a plain network, each with what it reads and gives."
     with torch.no_grad(): calls = record_calls(net, x)
     nexts, state = _next_layers(calls), {(-1, 0): 'picture'}
-    found:dict[str, Role] = {}
+    by_name:dict[str, Role] = {}
     places:dict[tuple[int, int], Call] = {}   # where more than one is left by a pool
     for i, call in enumerate(calls[:-1]):
         before = _joined(call, {state[s] for s in call.sources if s})
         after = _becomes(call, before, nexts[i])
         state |= {(i, k): after for k in range(len(call.outputs))}
-        if not call.is_layer: _check_operation(call, before)
-        else: _note(found, call, before, after)
+        if call.is_layer:
+            role = Role(call.name, call.function, before, after, call.inputs[0].ndim)
+            first = by_name.setdefault(role.name, role)
+            if (first.before, first.after) != (before, after): raise ValueError(
+                f'{role.name} is called twice, once on a {first.before} and once on a '
+                f'{before}: make two layers of it')
+        elif before == 'feature map' and (why := refused_operation(call)):
+            raise ValueError(f'{call.name} in {call.where} {why}')
         pool = next((places[s] for s in call.sources if s in places), None)
         if pool: _check_places(call, pool)
         x, y = call.inputs[0], call.outputs[0]
@@ -78,16 +85,7 @@ def roles(
             pool = call if y.shape[-2:].numel() > 1 else None
         elif y.numel() < x.numel(): pool = None   # some are put together, or left out
         if pool: places[i, 0] = pool
-    return list(found.values())
-
-def _note(found:dict[str, Role], call:Call, before:str, after:str)->None:
-    "Write a role down; a layer that is called twice must have the same one."
-    layer:Any = call.function
-    role = Role(call.name, layer, before, after, call.inputs[0].ndim)
-    first = found.setdefault(role.name, role)
-    if (first.before, first.after) == (before, after): return
-    raise ValueError(f'{role.name} is called twice, once on a {first.before} and once '
-                     f'on a {before}: make two layers of it')
+    return list(by_name.values())
 
 def _joined(call:Call, befores:set[str])->str:
     "What a call reads that joins several; an output and the picture are two images."
@@ -113,11 +111,6 @@ def _check_places(call:Call, pool:Call)->None:
         f'each of the {rows}×{columns} places that {pool.name} leaves, and a turn '
         f'exchanges them: {one} for {pool.name}, and nn.Linear({less}, '
         f'{m.out_features})')
-
-
-def _check_operation(call:Call, before:str)->None:
-    if before != 'feature map' or not (why := refused_operation(call)): return
-    raise ValueError(f'{call.name} in {call.where} {why}')
 
 def _number(layer:Any, name:str)->int:
     "A size that must be the same for rows and columns."

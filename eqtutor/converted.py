@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_leaves
 
 from .actions import act
 from .equivariance import perturb_, tolerance
-from .groups import Group, generate
-from .report import Call, LayerReport, layer_report, record_calls
+from .groups import Group
+from .report import LayerReport, layer_report
+from .report.sizes import generators
+from .trace import Call, Recorder, record_calls
 
 __all__ = ['refused_operation', 'refused_layer', 'check_converted']
 
@@ -41,7 +43,7 @@ def refused_operation(
     call:Call, # of a plain network, on what will be a feature map
 )->str:
     "Why an operation cannot stay on a feature map, and what to write; '' if it can."
-    args, kwargs = tree_unflatten(call.leaves, call.form)
+    args, kwargs = call.arguments
     x, name = call.inputs[0], call.name
     if code := _as_layer(call, args, kwargs):
         return f'is an operation, and only layers are exchanged: make it one, {code}'
@@ -76,9 +78,9 @@ def _as_layer(call:Call, args:Sequence[Any], kwargs:dict[str, Any])->str:
     given = dict(zip(names, args[1:])) | {k: v for k, v in kwargs.items() if k in names}
     defaults = inspect.signature(getattr(nn, layer)).parameters
     first, *others = (k for k in names if k in given)
-    said = [f'{_plain(given[first])}']
-    said += [f'{k}={_plain(given[k])}' for k in others if given[k] != defaults[k].default]
-    return f'nn.{layer}({", ".join(said)})'
+    words = [f'{_plain(given[first])}']
+    words += [f'{k}={_plain(given[k])}' for k in others if given[k] != defaults[k].default]
+    return f'nn.{layer}({", ".join(words)})'
 
 
 def _plain(value:Any)->Any:
@@ -174,28 +176,20 @@ def check_converted(
     size that its layers do not refuse, and of one pixel more if they take that, too. A
     network that takes no such picture is tried on pictures like `x`.
     """
-    moves = _generators(group)
+    moves = generators(group)
     if not moves: return
     with torch.random.fork_rng([x.device] if x.is_cuda else []):
-        try: return _Trial(net, group, moves, x, torch.float64).run(plain)
+        try: return ConversionTrial(net, group, moves, x, torch.float64).run(plain)
         except (_DoesNotRun, TypeError): pass   # a cast in its forward method, or no float64 there
-        try: _Trial(net, group, moves, x, x.dtype).run(plain)
+        try: ConversionTrial(net, group, moves, x, x.dtype).run(plain)
         except _DoesNotRun as error: raise ValueError(str(error)) from None
-
-
-def _generators(group:Group)->list[int]:
-    "Elements from which all others follow."
-    chosen:list[int] = []
-    for h in group.elements:
-        if h not in generate(group, *chosen): chosen.append(h)
-    return chosen
 
 
 class _DoesNotRun(ValueError):
     "The converted network fails on a picture that the plain one takes."
 
 
-class _Trial:
+class ConversionTrial:
     "A copy of a network with other weights, on pictures and what the group makes of them."
     def __init__(self, net:nn.Module, group:Group, moves:list[int], x:Tensor, dtype:torch.dtype):
         self.given, self.x, self.dtype = net, x, dtype
@@ -218,10 +212,10 @@ class _Trial:
         "On the first size that no layer refuses, and on one pixel more."
         refusals:list[str] = []
         rows, columns = self.x.shape[-2:]
-        own = [(rows + i, columns + i) for i in range(_TRIED)]
+        given = [(rows + i, columns + i) for i in range(_TRIED)]
         small = [[(n + i, n + i) for i in range(_TRIED)] for n in _SMALL
                  if _has_room(plain, self.picture(n, n).to(self.x))]
-        for sizes in (*small, own):
+        for sizes in (*small, given):
             for a, b in sizes:
                 error = self.check(self.picture(a, b))
                 if error is None:
@@ -330,19 +324,13 @@ def _why_not(report:LayerReport, y:list[Tensor])->str:
 
 def _no_run(net:nn.Module, z:Tensor)->str:
     "Which layer, or which line, does not take what it meets after the conversion."
-    running:list[str] = []
-    def enter(name:str): return lambda m, args: running.append(name)
-    def leave(m, args, out): running.pop()
-    for name, m in net.named_modules():
-        if any(m.children()): continue
-        m.register_forward_pre_hook(enter(name))
-        m.register_forward_hook(leave)
-    error:Any = None
-    try: net(z.clone())
+    recorder, error = Recorder(net, keep=False), Exception()
+    try: recorder.run((z.clone(),), {})
     except Exception as failure: error = failure
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
     who = [f'{Path(f.filename).name}, line {f.lineno}: {f.line}' for f in frames[-1:]]
-    if running: who = [f'{running[-1]} ({type(net.get_submodule(running[-1])).__name__})', *who]
+    m = recorder.inside
+    if not any(m.children()): who = [f'{recorder.names[m]} ({type(m).__name__})', *who]
     return (f'{", called in ".join(who)} does not run after the conversion, where feature maps '
             'have five axes, (b, c, |H|, height, width), and channels the new width. '
             f'{type(error).__name__}: {error}')

@@ -16,8 +16,8 @@ from typing import Any
 from .names import require
 
 __all__ = ['write_atomic', 'write_json', 'checksum', 'check_readable', 'lock_folder',
-           'writable_folder', 'remove_litter', 'results_folder', 'NOTE', 'provenance_mark',
-           'with_note']
+           'writable_folder', 'remove_litter', 'results_folder', 'stored', 'timings', 'NOTE',
+           'provenance_mark', 'with_note']
 
 LITTER = 3600   # seconds after which a part that a killed writer left is taken away
 
@@ -137,6 +137,22 @@ def results_folder()->Path:
     homes = (Path.cwd(), *Path.cwd().parents, package/'course', package.parent)
     folders = (home/'results' for home in homes)
     return next((f for f in folders if (f/'bench').is_dir()), Path('results'))
+
+
+def stored(
+    name:str, # of a file in the folder of results, without its ending
+)->Any:       # what the JSON says
+    "A run or a benchmark, or None where there is no such file."
+    path = results_folder()/f'{name}.json'
+    return json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
+
+
+def timings(
+    name:str, # as for `stored`, of a benchmark
+)->dict[str, dict[str, Any]]:
+    "The rows of a benchmark's tables by their names; none where it is not at hand."
+    record = stored(name) or dict(tables={})
+    return {row['name']: row for rows in record['tables'].values() for row in rows}
 
 
 NOTE = ('† The code that ran is in no commit of the repository: it had uncommitted changes, '

@@ -54,8 +54,8 @@ def python(
 )->list[str]:
     """A command that runs Python code with the given import path.
 
-    `-I` keeps the current folder out in every version (`-P` came with Python 3.11). It leaves out
-    PYTHONPATH and the user's packages, too, which the path brings back.
+    `-I` keeps the current folder out, which an empty entry of PYTHONPATH would bring back under
+    `-P`. It leaves out PYTHONPATH and the user's packages, too, which the path brings back.
     """
     path = import_path() if path is None else with_package(path)
     flags = ['-I', '-B'] if sys.dont_write_bytecode else ['-I']

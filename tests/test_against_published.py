@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eqtutor.cost import peak_memory
+from eqtutor.measure import peak_memory
 from eqtutor.models import build_model
 from eqtutor.models.self_attention import GSANet
 from eqtutor.nn import AttentiveGroupConv2d, AttentiveLiftingConv2d

@@ -240,6 +240,14 @@ def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match='at least 1'): run_demo(epochs=0)
 
 
+def test_help_names_the_commands_and_their_options():
+    assert run('--version').stdout.split()[0] == 'eqtutor'
+    assert 'demo' in run('--help').stdout
+    words = run('demo', '--help').stdout
+    for word in ('--seed', '--epochs', '--out', '--data', 'UPRIGHT', 'quarter turns'):
+        assert word in words, word
+
+
 def test_turned_digits_have_paper_in_their_corners():
     x, _ = digits('test')[:2]
     assert turn_digits(x, 45.)[:, 0, 0, 0].tolist() == [x.min().item()]*2
@@ -467,6 +475,10 @@ def test_widget_is_one_page_or_nothing(tmp_path):
         said = run('widget', *args, '--out', page)
         assert said.exit_code == 0 and 'type="range"' in page.read_text(), said.output
         page.unlink()
+    said = run('widget', 'p4-cnn', '--compare', 'broken,plain', '--out', page)
+    names = [f'aria-label="{name}"' in page.read_text() for name in ('broken p4-cnn', 'z2-cnn')]
+    assert said.exit_code == 0 and all(names), said.output
+    page.unlink()
     refused('widget', 'p4-cnn', '--image', tmp_path/'none.png', '--out', page)
     refused('widget', 'p4-cnn', '--layer', 'layers.nothing', '--out', page)
     refused('widget', 'p4-cnn', '--compare', 'worse', '--out', page)

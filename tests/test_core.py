@@ -2,12 +2,18 @@
 import pytest
 import torch
 
+from eqtutor.actions import act, disc
 from eqtutor.core import (
+    autocast_as,
+    autocast_dtype,
     check_divides,
     check_grid,
     check_input,
     check_odd,
     check_positive,
+    each_pose,
+    filter_index,
+    filter_matrices,
     once_differentiable,
     one_of,
     same_padding,
@@ -64,6 +70,40 @@ def test_groups_of_the_grid_are_let_pass(group): check_grid(group, 'turns window
 def test_other_groups_are_refused(group):
     words = f'{group.name} turns windows: expected a subgroup of D4'
     with pytest.raises(ValueError, match=words): check_grid(group, 'turns windows')
+
+
+# --- filters that move
+
+@pytest.mark.parametrize('group', [C(4), D(4)], ids=lambda H: H.name)
+def test_a_moved_filter_is_one_gather(group):
+    w = torch.randn(1, 1, 5, 5)
+    for h in group.elements:
+        moved = w.flatten()[filter_index(group, 5)[h]]
+        assert torch.equal(moved.view(5, 5), act(group, h, w)[0, 0])
+
+def test_on_the_grid_the_matrix_of_a_moved_filter_permutes_the_entries_of_its_disc():
+    inside = torch.eye(25).double()*disc(5, 5, margin=.5).flatten()
+    for h in C(4).elements:
+        index = filter_index(C(4), 5)[h]
+        assert torch.equal(filter_matrices(C(4), 5)[h], inside[index])
+
+def test_a_bias_is_repeated_once_a_pose_in_a_compiled_graph_too():
+    "Up to version 2.8 PyTorch's compiler refuses a bias that is a view."
+    bias = torch.randn(3)
+    compiled = torch.compile(each_pose, backend='eager', fullgraph=True)
+    assert torch.equal(each_pose(bias, 4), bias[:, None].expand(3, 4).flatten())
+    assert torch.equal(compiled(bias, 4), each_pose(bias, 4))
+
+
+# --- autocast
+
+def test_autocast_is_asked_and_set_where_the_tensor_lies():
+    x = torch.ones(2, 2)
+    with autocast_as(torch.bfloat16, x):
+        assert (autocast_dtype(x), (x@x).dtype) == (torch.bfloat16, torch.bfloat16)
+        with autocast_as(None, x): assert (autocast_dtype(x), (x@x).dtype) == (None, x.dtype)
+    far = x.to('meta')   # which PyTorch knows no autocast for
+    with autocast_as(None, far): assert autocast_dtype(far) is None
 
 
 # --- first derivatives only

@@ -6,17 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from eqtutor.cost import (
+from eqtutor.cost import cost_formula, count_macs, count_parameters, layer_costs, mac_formula
+from eqtutor.measure import (
     CostRow,
     as_factor,
-    cost_formula,
     cost_table,
-    count_macs,
-    count_parameters,
     in_fresh_process,
     interleaved,
-    layer_costs,
-    mac_formula,
     markdown_table,
     peak_memory,
     time_ratio,
@@ -150,6 +146,36 @@ def test_time_ratio_takes_another_input_for_the_yardstick():
     assert time_ratio(p4_cnn(2), yardstick, x, other, repeats=2) > 0
 
 
+class Times(nn.Module):
+    "The same network n times, averaged."
+    def __init__(self, net, n):
+        super().__init__()
+        self.net, self.n = net, n
+
+    def forward(self, x): return sum(self.net(x) for _ in range(self.n))/self.n
+
+
+@pytest.mark.parametrize('n, low, high', [(1, .7, 1.4), (4, 2, 6)])
+def test_time_ratio_is_the_one_that_is_known(n, low, high):
+    "A network beside itself, and beside itself four times. A busy machine may spoil some."
+    torch.manual_seed(0)
+    x = torch.randn(8, 1, 28, 28)
+    ratios = (time_ratio(Times(p4_cnn(), n), p4_cnn(), x, repeats=5) for _ in range(15))
+    assert any(low < ratio < high for ratio in ratios)
+
+
+def test_memory_is_at_least_what_batch_norms_keep_and_grows_with_the_batch():
+    maps = sum(n*n for n in (26, 24, 10, 8, 6, 4))      # of the six layers, 40 = 10·|H| channels
+    small, large = (peak_memory(p4_cnn, (b, 1, 28, 28)) for b in (32, 128))
+    assert 32*40*maps*4 < small < 12*32*40*maps*4 and 2 < large/small < 6
+
+
+@pytest.mark.cuda
+def test_memory_of_a_gpu_grows_with_the_batch():
+    small, large = (peak_memory(p4_cnn, (b, 1, 28, 28), 'cuda') for b in (16, 64))
+    assert 3 < large/small < 5
+
+
 class Own(nn.Conv2d):
     "Defined where a fresh process does not look."
 
@@ -209,6 +235,13 @@ def test_table_leaves_out_what_nobody_measured():
     compiled = markdown_table([*rows, CostRow('d', 1, 1, 2., compile=90.4)]).splitlines()
     assert compiled[0].endswith('| time | compile |') and compiled[-1].endswith('| × 2 | 90 s |')
     assert compiled[2].endswith('| – | – |')
+
+
+def test_table_holds_what_was_measured():
+    rows = cost_table({'Z2-CNN': z2_cnn}, (16, 1, 28, 28), p4_cnn, time=True, memory=True,
+                      repeats=3)
+    assert [r.name for r in rows] == ['p4-CNN', 'Z2-CNN'][-len(rows):]
+    assert all(r.time > 0 and r.memory > 2**20 and r.memory_ratio > 0 for r in rows)
 
 
 def test_numbers_are_shown_with_three_digits():

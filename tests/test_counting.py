@@ -108,7 +108,7 @@ def step(compute, *inputs):
 
 def test_sum_and_max_count_as_torch_multiplies():
     x, w = planes(), torch.randn(2, 4, 3, 5, 9)
-    window = attentive.Window(*W)
+    window = windows.Window(*W)
     forward, backward, (gtotal, gtop) = step(lambda w, x: attentive.sum_and_max(w, x, window), w, x)
     assert op('pair_sum_and_max', w, x, W) == forward == 2*4*3*5*9*6*7
     winner = torch.ops.eqtutor.pair_sum_and_max(w, x, W)[2].detach()
@@ -117,7 +117,7 @@ def test_sum_and_max_count_as_torch_multiplies():
 
 @compiled
 def test_statistics_count_as_torch_multiplies():
-    x, psi, window = planes(), torch.randn(4, 3, 5, 9), attentive.Window(*W)
+    x, psi, window = planes(), torch.randn(4, 3, 5, 9), windows.Window(*W)
     forward, backward, grads = step(
         lambda psi, x: attentive.statistics(psi, x, window, in_c=False), psi, x)
     assert op('pair_statistics', psi, x, W) == forward
@@ -128,7 +128,7 @@ def test_statistics_count_as_torch_multiplies():
 @compiled
 @pytest.mark.parametrize('gate, d', [(3, 1), (5, 4), (7, 2)])
 def test_what_is_removed_counts_as_torch_multiplies(gate, d):
-    x, w, window = planes(), torch.randn(2, 4, 3, 5, 9), attentive.Window(*W)
+    x, w, window = planes(), torch.randn(2, 4, 3, 5, 9), windows.Window(*W)
     gates = attentive._entries_that_meet(torch.randn(2, 4, 5, gate, gate), (6, 7), d)
 
     def by_torch():
@@ -141,19 +141,19 @@ def test_attention_counts_as_torch_multiplies(monkeypatch):
     "Tiles see keys that their windows do not have; these count, too."
     layer, x = GroupSelfAttention2d(4, 4, 'p4', window=5, heads=2), torch.randn(2, 4, 4, 6, 10)
     calls = {}
-    for name in ('_attend_op', '_attend_backward_op'):
+    for name in ('_attend', '_attend_backward'):
         known = getattr(self_attention, name)
         def kept(*arguments, name=name, known=known):
             calls[name] = arguments
             return known(*arguments)
         monkeypatch.setattr(self_attention, name, kept)
     layer(x.requires_grad_()).sum().backward()
-    forward = op('window_attention', *calls['_attend_op'])
-    backward = op('window_attention_backward', *calls['_attend_backward_op'])
-    q, kv, table, poses, *_ = (t.detach() for t in calls['_attend_op'][:5])
+    forward = op('window_attention', *calls['_attend'])
+    backward = op('window_attention_backward', *calls['_attend_backward'])
+    q, kv, table, poses, *_ = (t.detach() for t in calls['_attend'][:5])
     plan = layer.plan(x.shape)
-    by_torch = step(lambda *inputs: self_attention._windows(
-        *inputs[:3], inputs[3][None], plan, None), q, kv, table, poses)[:2]
+    by_torch = step(lambda *inputs: self_attention.streamed_attention(
+        *inputs[:3], inputs[3][None], plan, in_c=False), q, kv, table, poses)[:2]
     assert (forward, backward) == by_torch
 
 @pytest.mark.parametrize('by', ['weights', 'scale', 'values', 'target'])
@@ -165,4 +165,4 @@ def test_a_window_counts_its_products_and_the_sum_over_sources(by, sources):
     given = [None if name == by else factors[name] for name in windows._FACTORS]
     each = 1 if sources == 1 else 1 + sources
     macs = b*n*d*9*math.prod(size)*each
-    assert seen(lambda: windows.derive(by, windows.Window(3, 1, sources), *given)) == macs
+    assert seen(lambda: windows.derive(by, windows.Window.same(3), sources, *given)) == macs

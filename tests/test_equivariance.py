@@ -13,7 +13,8 @@ from eqtutor.equivariance import (
     unchanged,
 )
 from eqtutor.groups import D
-from eqtutor.report import layer_report, up_to
+from eqtutor.report import layer_report
+from eqtutor.trace import up_to
 
 X = torch.randn(2, 3, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -215,6 +216,7 @@ def test_outputs_are_recorded_before_a_later_layer_changes_them_in_place():
 def test_what_follows_the_layer_does_not_run():
     net = nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(inplace=True), nn.Linear(1, 1)).double()
     assert up_to(net, '0')(X).min() < 0
+    assert torch.equal(up_to(net, '0')(X), net[:1](X))
 
 
 def test_a_layer_that_does_not_exist_or_does_not_run_is_an_error():

@@ -28,7 +28,8 @@ from eqtutor.nn import (
     ProjectionConv2d,
     SpatialPool2d,
 )
-from eqtutor.report import exact_sizes, record_calls
+from eqtutor.report import exact_sizes
+from eqtutor.trace import record_calls
 
 EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
 

@@ -102,7 +102,7 @@ def test_the_path_of_a_process_is_the_one_it_is_given():
 
 
 @pytest.mark.parametrize('module, name, code', [
-    ('eqtutor.cost', 'in_fresh_process', "print(in_fresh_process('torch:get_num_threads') > 0)"),
+    ('eqtutor.measure', 'in_fresh_process', "print(in_fresh_process('torch:get_num_threads') > 0)"),
     ('eqtutor.papers.reproduce', 'work_here',
      "if __name__ == '__main__': print(work_here([], None, 0., 2) == [])")])
 def test_who_imports_nothing_from_here_starts_nothing_that_does(trapped, tmp_path, module, name,

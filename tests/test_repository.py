@@ -9,14 +9,16 @@ import sys
 import venv
 from configparser import ConfigParser
 from fnmatch import fnmatch
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT/'eqtutor'
-FILES = 'settings.ini', 'setup.py', 'README.md', 'LICENSE', 'mypy.ini'
+FILES = 'settings.ini', 'setup.py', 'pyproject.toml', 'README.md', 'LICENSE'
 OUTPUT = dict(text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 DEV_ONLY = 'nbdev', 'fastcore', 'execnb', 'ghapi', 'IPython', 'ipywidgets', 'nbformat', 'pytest'
 
@@ -24,7 +26,8 @@ DEV_ONLY = 'nbdev', 'fastcore', 'execnb', 'ghapi', 'IPython', 'ipywidgets', 'nbf
 def project(folder):
     "A copy of what the package is made from: tools may write there."
     skip = shutil.ignore_patterns('__pycache__', '.*')
-    for name in 'nbs', 'eqtutor', 'results': shutil.copytree(ROOT/name, folder/name, ignore=skip)
+    for name in 'nbs', 'eqtutor', 'results', 'tools':
+        shutil.copytree(ROOT/name, folder/name, ignore=skip)
     for name in FILES: shutil.copy(ROOT/name, folder)
     return folder
 
@@ -65,7 +68,7 @@ def stale(folder):
     before = snapshot(folder/'eqtutor', '*.py')
     for p in (folder/'eqtutor').rglob('*.py'):
         if is_generated(p): p.unlink()
-    run('-c', 'from nbdev.doclinks import nbdev_export; nbdev_export()', cwd=folder)
+    run('tools/export.py', cwd=folder, PYTHONPATH=str(folder))
     return changes(before, snapshot(folder/'eqtutor', '*.py'))
 
 def dirty(folder):
@@ -75,7 +78,7 @@ def dirty(folder):
     return changes(before, snapshot(folder/'nbs', '*.ipynb'))
 
 def test_export_is_current(tmp_path):
-    assert stale(project(tmp_path)) == [], 'run nbdev_export, and commit what it changes'
+    assert stale(project(tmp_path)) == [], 'run tools/export.py, and commit what it changes'
 
 def test_stale_export_is_found(tmp_path):
     init = project(tmp_path)/'eqtutor'/'__init__.py'
@@ -214,6 +217,35 @@ def test_citation_and_bibliography_name_the_same_papers():
     assert len(papers) == 4 and titles[:4] == papers, 'the four papers stand first'
 
 
+# --- an installation to work in
+
+def environment(folder):
+    "An environment of its own that finds the packages of this one; its Python."
+    venv.create(folder, with_pip=False)
+    lend(next(p for p in folder.rglob('site-packages') if p.is_dir()))
+    pythons = folder/'bin'/'python', folder/'Scripts'/'python.exe'
+    return next(p for p in pythons if p.exists())
+
+def lend(site):
+    "Give an environment what the package depends on: this one's packages."
+    lent = [p for p in sys.path if p.endswith('site-packages')]
+    (site/'lent.pth').write_text('\n'.join(lent))
+
+def test_an_editable_install_works_beside_the_clone(tmp_path):
+    "A folder that holds the clone holds a folder eqtutor, which is not the package."
+    clone, python = project(tmp_path/'eqtutor'), environment(tmp_path/'env')
+    install = 'install', '--no-deps', '--no-build-isolation', '--no-index', '--editable', clone
+    run('-m', 'pip', '--python', python, *install, cwd=tmp_path)
+    program = next(python.parent.glob('eqtutor*'))
+    own = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
+    for cwd in (tmp_path, clone, clone/'nbs', tmp_path.parent):
+        for command in ([python, '-c', 'import eqtutor; print(eqtutor.__file__)'],
+                        [python, '-m', 'eqtutor', '--version'], [program, '--version']):
+            done = subprocess.run(command, cwd=cwd, env=own, **OUTPUT)
+            right = str(clone/'eqtutor'/'__init__.py') if '-c' in command else 'eqtutor 0.'
+            assert done.returncode == 0 and done.stdout.startswith(right), (cwd, done.stdout)
+
+
 # --- the wheel
 
 @pytest.fixture(scope='module')
@@ -296,21 +328,13 @@ def test_wheel_works_without_development_tools(installed, tmp_path):
     written = {p.name for p in (tmp_path/'out').iterdir()}
     assert written == {'demo.html', 'demo.png', 'demo.json'}
 
-def lend(site):
-    "Give an environment what the wheel depends on: this one's packages."
-    lent = [p for p in sys.path if p.endswith('site-packages')]
-    (site/'lent.pth').write_text('\n'.join(lent))
-
 @pytest.fixture(scope='module')
 def command(wheel, tmp_path_factory):
     "The command of the wheel, installed by pip into an environment of its own."
     folder = tmp_path_factory.mktemp('own')
-    venv.create(folder/'env', with_pip=False)
-    pythons = folder/'env'/'bin'/'python', folder/'env'/'Scripts'/'python.exe'
-    python = next(p for p in pythons if p.exists())
+    python = environment(folder/'env')
     install = 'install', '--no-deps', '--no-index', wheel
     run('-m', 'pip', '--python', python, *install, cwd=folder)
-    lend(next(p for p in (folder/'env').rglob('site-packages') if p.is_dir()))
     program = next(python.parent.glob('eqtutor*'))
     def call(*args):
         return subprocess.run([program, *map(str, args)], cwd=folder, check=True, **OUTPUT).stdout
@@ -329,6 +353,66 @@ def test_installed_wheel_writes_a_widget(command, tmp_path):
     weights = ROOT/'results/weights/p4-cnn-rotmnist.safetensors'
     command('widget', 'p4-cnn', '--weights', weights, '--out', tmp_path/'widget.html')
     assert '<script' in (tmp_path/'widget.html').read_text(encoding='utf-8')
+
+# --- the wheel, and only what it requires
+
+def brought_by(requirements):
+    "The packages that pip installs for these."
+    left, names = [Requirement(r) for r in requirements], set()
+    while left:
+        r = left.pop()
+        name = re.sub(r'[-_.]+', '-', r.name).lower()
+        if name in names or (r.marker and not r.marker.evaluate({'extra': ''})): continue
+        names.add(name)
+        left += map(Requirement, metadata.requires(name) or ())
+    return names
+
+def not_brought_by(requirements):
+    "Names of modules that these do not bring, and which are here."
+    names = brought_by(requirements) | {'eqtutor'}
+    own = {module for module, packages in metadata.packages_distributions().items()
+           if any(re.sub(r'[-_.]+', '-', p).lower() in names for p in packages)}
+    return sorted(metadata.packages_distributions().keys() - own - sys.stdlib_module_names)
+
+BARE = '''
+import sys
+sys.modules.update(dict.fromkeys({absent}))   # None: an import of it fails
+sys.path.insert(0, {site!r})
+{lines}
+from typer.testing import CliRunner
+from eqtutor.cli import app
+for words in ['--version'], ['models'], ['check', 'p4-cnn', '--weights', 'p4-cnn-rotmnist']:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, (words, done.output, done.exception)
+    print(done.output.splitlines()[-1])
+for words in ['demo'], ['widget'], ['lab'], ['train', '--data', 'digits']:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and 'Traceback' not in done.output, (words, done.exception)
+    print(words[0], done.output.strip().splitlines()[-1])
+'''
+
+def test_the_hard_requirements_are_enough_for_the_readme_s_ten_lines(installed, tmp_path):
+    lines, = re.findall(r'```python\n(.*?)```', (ROOT/'README.md').read_text('utf-8'), re.S)
+    absent = not_brought_by(settings()['requirements'].split())
+    assert {'accelerate', 'fastcore', 'matplotlib', 'sklearn', 'torchvision'} <= set(absent)
+    assert not {'torch', 'numpy', 'einops', 'safetensors', 'tqdm', 'typer'} & set(absent)
+    code = BARE.format(absent=absent, site=str(installed), lines=lines)
+    said = run('-I', '-c', code, cwd=tmp_path)
+    assert 'torch.Size([1, 32, 16, 16])' in said and 'eqtutor 0.' in said
+    assert 'p4-cnn is equivariant to C4 in every layer' in said
+    for command, extra in dict(demo='train', widget='lab', lab='lab', train='train').items():
+        assert re.search(rf"^{command} .*pip install 'eqtutor\[{extra}\]'", said, re.M), said
+
+def test_each_extra_names_packages_and_dev_brings_them_all():
+    names = {key.removesuffix('_requirements') for key in settings()
+             if key.endswith('_requirements')}
+    assert names == {'train', 'lab', 'grading', 'onnx', 'pcam', 'cluster', 'dev'}
+    words = {n: [Requirement(w) for w in settings()[f'{n}_requirements'].split()] for n in names}
+    def inside(name):
+        own = {e for r in words[name] if r.name == 'eqtutor' for e in r.extras}
+        return own.union(*map(inside, own))
+    assert inside('dev') == names - {'dev'} and inside('grading') == {'lab', 'train'}
+
 
 @pytest.mark.slow
 def test_a_student_needs_one_command(wheel, tmp_path):

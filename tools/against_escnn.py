@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eqtutor.cost import count_parameters, interleaved
+from eqtutor.cost import count_parameters
 from eqtutor.files import write_json
+from eqtutor.measure import interleaved
 from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.train import environment
 

@@ -31,9 +31,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from eqtutor.cost import count_parameters, interleaved, peak_memory, training_step
+from eqtutor.cost import count_parameters
 from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.files import write_json
+from eqtutor.measure import interleaved, peak_memory, training_step
 from eqtutor.models import build_model
 from eqtutor.models.self_attention import GSANet
 from eqtutor.nn.convolution import EquivariantConv2d

@@ -22,7 +22,7 @@ import sys, time, torch
 try: import eqtutor.models as models
 except ImportError:
     import eqtutor.attentive, eqtutor.e4, eqtutor.gsa, eqtutor.networks as models
-from eqtutor.cost import training_step
+from eqtutor.measure import training_step
 nets = {}
 x = torch.randn(BATCH, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 for line in sys.stdin:

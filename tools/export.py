@@ -138,7 +138,8 @@ def documented(
 
 
 def main()->None:
-    subprocess.run(['nbdev_export'], cwd=ROOT, check=True)
+    export = 'from nbdev.doclinks import nbdev_export; nbdev_export()'
+    subprocess.run([sys.executable, '-c', export], cwd=ROOT, check=True)
     files = generated_modules()
     for p in files:
         depth = len(p.relative_to(ROOT/'eqtutor').parents) - 1

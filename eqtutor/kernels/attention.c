@@ -10,10 +10,13 @@
 typedef struct {
     const real *q, *kv, *offsets, *poses, *g;
     real *y, *dq, *dkv, *doffsets, *dposes;
-    long N, S, R, Q, k, d, h, w, Y, X, padding;
-    long K, W, wide;            /* offsets; width of a row of queries in vectors, of keys padded */
+    long N, S, R, Q, k, d, h, w, Y, X, padding, threads;
     unsigned long seed, drop;   /* weights are dropped whose 32 random bits are below `drop` */
-} Attention;
+    struct {
+        long K, W, wide;        /* offsets; width of a row of queries in vectors, of keys padded */
+    };
+} Form;
+const long form_size = sizeof(Form);
 
 /* ---- vectors */
 
@@ -24,7 +27,7 @@ static uint64_t scramble(uint64_t x) {
 }
 
 /* 1 where a weight is kept: always the same for the same seed, weight and pixel */
-static vec kept(const Attention *f, uint64_t weight, long pixel) {
+static vec kept(const Form *f, uint64_t weight, long pixel) {
     uint32_t key = scramble(f->seed ^ scramble(weight));
     vec keep;
     for (int l = 0; l < LANES; l++) {
@@ -53,24 +56,30 @@ typedef struct {
     real *q, *g, *k, *v, *dk, *dv, *dq;   /* planes */
 } Room;
 
-/* numbers in a room; sets its parts if there is a start */
-static long lay_out(const Attention *f, Room *r, real *start) {
+static Room lay_out(const Form *f, Space *s) {
     long S = f->S, R = f->R, Q = f->Q, K = f->K, d = f->d;
-    long n = (K*sizeof(long) + sizeof(real) - 1)/sizeof(real);
     long keys = Q*d*f->Y*f->wide + LANES, queries = d*f->h*f->W;
-    struct { vec **to; long size; } vectors[] = {
-        {&r->c, S*Q*K}, {&r->b, S*Q*K}, {&r->a, S*R*K}, {&r->m, R*Q*K}, {&r->top, S*K},
-        {&r->total, S*K}, {&r->dm, R*Q*K}, {&r->da, S*R*K}, {&r->db, S*Q*K},
-        {&r->doffsets, R*K*d}, {&r->dposes, S*Q*d}};
-    struct { real **to; long size; } planes[] = {
-        {&r->q, S*queries}, {&r->g, R*queries}, {&r->k, keys}, {&r->v, keys}, {&r->dk, keys},
-        {&r->dv, keys}, {&r->dq, S*queries}};
-    for (unsigned long i = 0; i < sizeof(vectors)/sizeof(*vectors); n += vectors[i++].size*LANES)
-        if (start) *vectors[i].to = (vec *)(start + n);
-    for (unsigned long i = 0; i < sizeof(planes)/sizeof(*planes); n += planes[i++].size)
-        if (start) *planes[i].to = start + n;
-    if (start) r->at = (long *)start;
-    return n;
+    Room r;
+    r.at = TAKE(s, K, long);
+    r.c = TAKE(s, S*Q*K, vec);
+    r.b = TAKE(s, S*Q*K, vec);
+    r.a = TAKE(s, S*R*K, vec);
+    r.m = TAKE(s, R*Q*K, vec);
+    r.top = TAKE(s, S*K, vec);
+    r.total = TAKE(s, S*K, vec);
+    r.dm = TAKE(s, R*Q*K, vec);
+    r.da = TAKE(s, S*R*K, vec);
+    r.db = TAKE(s, S*Q*K, vec);
+    r.doffsets = TAKE(s, R*K*d, vec);
+    r.dposes = TAKE(s, S*Q*d, vec);
+    r.q = TAKE(s, S*queries, real);
+    r.g = TAKE(s, R*queries, real);
+    r.k = TAKE(s, keys, real);
+    r.v = TAKE(s, keys, real);
+    r.dk = TAKE(s, keys, real);
+    r.dv = TAKE(s, keys, real);
+    r.dq = TAKE(s, S*queries, real);
+    return r;
 }
 
 /* (rows, columns, step) with channels last to planes (channels, rows, wide), zeros to the right */
@@ -91,7 +100,7 @@ static void from_planes(real *to, const real *from, long channels, long step, lo
                 to[(y*columns + x)*step + c] = from[(c*rows + y)*wide + x];
 }
 
-static void set_up(const Attention *f, long task, Room *r) {
+static void set_up(const Form *f, long task, Room *r) {
     for (long s = 0; s < f->S; s++)
         to_planes(r->q + s*f->d*f->h*f->W, f->q + (task*f->S + s)*f->h*f->w*f->d, f->d, f->d,
                   f->h, f->w, f->W);
@@ -201,7 +210,7 @@ static void scatter(real *out, long plane, const vec *w, long w_step, const real
 /* ---- the weights of a vector of queries */
 
 /* 1 bits where the key of an offset lies in the image */
-static bits inside(const Attention *f, long o, long y, long x) {
+static bits inside(const Form *f, long o, long y, long x) {
     long row = y + o/f->k - f->padding, column = x + o % f->k - f->padding;
     long rows = f->Y - 2*f->padding, columns = f->X - 2*f->padding;
     bits in = {0};
@@ -211,7 +220,7 @@ static bits inside(const Attention *f, long o, long y, long x) {
 }
 
 /* over poses at each offset (S, Q, K): b, and what is left of it after dropout, c */
-static void over_poses(const Attention *f, Room *r, long task, long pixel, const real *k) {
+static void over_poses(const Form *f, Room *r, long task, long pixel, const real *k) {
     long S = f->S, Q = f->Q, K = f->K, step = f->h*f->W, plane = f->Y*f->wide;
     for (long s = 0; s < S; s++) {
         const real *q = r->q + s*f->d*step + pixel;
@@ -236,7 +245,7 @@ static void over_poses(const Attention *f, Room *r, long task, long pixel, const
 }
 
 /* over offsets (S, R, K): a; outside the image 0 */
-static void over_offsets(const Attention *f, Room *r, long y, long x) {
+static void over_offsets(const Form *f, Room *r, long y, long x) {
     long S = f->S, R = f->R, K = f->K, step = f->h*f->W;
     const vec none = all(sizeof(real) == 4 ? -1e30 : -1e300);
     for (long s = 0; s < S; s++)
@@ -257,7 +266,7 @@ static void over_offsets(const Attention *f, Room *r, long y, long x) {
 }
 
 /* m (R, Q, K): what targets take from sources, summed over the poses of queries */
-static void mix(const Attention *f, Room *r) {
+static void mix(const Form *f, Room *r) {
     long S = f->S, R = f->R, Q = f->Q, K = f->K;
     for (long t = 0; t < R; t++)
         for (long p = 0; p < Q; p++)
@@ -268,7 +277,7 @@ static void mix(const Attention *f, Room *r) {
             }
 }
 
-static void weigh(const Attention *f, Room *r, long task, long y, long x) {
+static void weigh(const Form *f, Room *r, long task, long y, long x) {
     over_poses(f, r, task, y*f->W + x, r->k + y*f->wide + x);
     over_offsets(f, r, y, x);
     mix(f, r);
@@ -276,10 +285,9 @@ static void weigh(const Attention *f, Room *r, long task, long y, long x) {
 
 /* ---- forward */
 
-static void attend_task(const void *form, long task, real *start) {
-    const Attention *f = form;
-    Room room, *r = &room;
-    lay_out(f, r, start);
+static void attend_task(const void *form, long task, Space space) {
+    const Form *f = form;
+    Room room = lay_out(f, &space), *r = &room;
     set_up(f, task, r);
     long step = f->h*f->W, plane = f->Y*f->wide;
     memset(r->g, 0, f->R*f->d*step*sizeof(real));   /* the output, in planes */
@@ -299,7 +307,7 @@ static void attend_task(const void *form, long task, real *start) {
 
 /* from dm (R, Q, K) to da (S, R, K), db (S, Q, K), and to the gradients of the scores: of those
    with offsets in da, of those with keys in db; most of their terms cancel */
-static void through_weights(const Attention *f, Room *r) {
+static void through_weights(const Form *f, Room *r) {
     long S = f->S, R = f->R, Q = f->Q, K = f->K;
     for (long s = 0; s < S; s++) {
         vec *db = r->db + s*Q*K, *b = r->b + s*Q*K, *c = r->c + s*Q*K, *shared = r->top + s*K;
@@ -328,7 +336,7 @@ static void through_weights(const Attention *f, Room *r) {
 }
 
 /* gradients of queries, keys, offsets and poses from those of the scores */
-static void through_scores(const Attention *f, Room *r, long y, long x) {
+static void through_scores(const Form *f, Room *r, long y, long x) {
     long S = f->S, R = f->R, Q = f->Q, K = f->K, d = f->d, step = f->h*f->W, plane = f->Y*f->wide;
     long pixel = y*f->W + x, key = y*f->wide + x;
     for (long s = 0; s < S; s++) {
@@ -365,10 +373,9 @@ static void add_lanes(real *to, const vec *from, long n) {
     }
 }
 
-static void backward_task(const void *form, long task, real *start) {
-    const Attention *f = form;
-    Room room, *r = &room;
-    lay_out(f, r, start);
+static void backward_task(const void *form, long task, Space space) {
+    const Form *f = form;
+    Room room = lay_out(f, &space), *r = &room;
     set_up(f, task, r);
     long R = f->R, Q = f->Q, K = f->K, d = f->d, step = f->h*f->W, plane = f->Y*f->wide;
     long keys = (Q*d*plane + LANES)*sizeof(real);
@@ -407,17 +414,11 @@ static void backward_task(const void *form, long task, real *start) {
 /* Without g the output, to y. With g the gradients: of q and kv, and of offsets and poses for each
    image and head. `seed` and `drop` (of 2^32) say which weights are dropped; the others are not
    made larger. Not 0 if memory ran out. */
-int attend(const real *q, const real *kv, const real *offsets, const real *poses, const real *g,
-           real *y, real *dq, real *dkv, real *doffsets, real *dposes, const long *sizes,
-           long threads) {
-    Attention f = {q, kv, offsets, poses, g, y, dq, dkv, doffsets, dposes, .N = sizes[0]};
-    long *const fields[] = {&f.N, &f.S, &f.R, &f.Q, &f.k, &f.d, &f.h, &f.w, &f.Y, &f.X, &f.padding};
-    for (int i = 0; i < 11; i++) *fields[i] = sizes[i];
-    f.seed = sizes[11];
-    f.drop = sizes[12];
-    f.K = f.k*f.k;
-    f.W = (f.w + LANES - 1)/LANES*LANES;
-    f.wide = f.W + f.k - 1 > f.X ? f.W + f.k - 1 : f.X;
-    Room none;
-    return run(&f, g ? backward_task : attend_task, f.N, lay_out(&f, &none, NULL), threads);
+int attend(Form *f) {
+    f->K = f->k*f->k;
+    f->W = (f->w + LANES - 1)/LANES*LANES;
+    f->wide = f->W + f->k - 1 > f->X ? f->W + f->k - 1 : f->X;
+    Space counted = {0};
+    lay_out(f, &counted);
+    return run(f, f->g ? backward_task : attend_task, f->N, counted, f->threads);
 }

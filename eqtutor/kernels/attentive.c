@@ -124,33 +124,31 @@ static void gradient(const Frame *f, const real *plane, const real *g, long of_g
 /* ---- the plan of a call */
 
 typedef struct {
-    long b, q, i, n, h, w, k, dilation, pad;
-    long sample, pose, channel;         /* steps of x, from plane to plane */
-    long a, gate_dilation;
-    long K, A, oh, ow, places, reach, rim, lines;
     const real *filters, *x, *gate, *of_y, *of_mean, *of_top;
     real *y, *mean, *top, *of_filters, *of_x, *of_gate;
     int *place;
-    Frame in, back, seen;               /* of x, of a gradient that goes back to x, of the gate */
+    long b, q, i, n, h, w, k, dilation, pad;
+    long sample, pose, channel;             /* steps of x, from plane to plane */
+    long a, gate_dilation, threads;
+    struct {
+        long K, A, oh, ow, places, reach, rim, lines;
+        Frame in, back, seen;               /* of x, of a gradient that goes back to x, of the gate */
+    };
 } Form;
+const long form_size = sizeof(Form);
 
-static Form form_of(const real *filters, const real *x, const real *gate, const long *sizes) {
-    Form f = {.filters = filters, .x = x, .gate = gate};
-    long *const fields[] = {&f.b, &f.q, &f.i, &f.n, &f.h, &f.w, &f.k, &f.dilation, &f.pad,
-                            &f.sample, &f.pose, &f.channel, &f.a, &f.gate_dilation};
-    for (int i = 0; i < 14; i++) *fields[i] = sizes[i];
-    f.K = f.k*f.k;
-    f.A = f.a*f.a;
-    f.reach = (f.k - 1)*f.dilation;
-    f.rim = f.a/2*f.gate_dilation;
-    f.oh = f.h + 2*f.pad - f.reach;
-    f.ow = f.w + 2*f.pad - f.reach;
-    f.places = f.oh*f.ow;
-    f.in = frame(f.oh, f.ow, f.ow, f.reach);
-    f.back = frame(f.h, f.w, f.w > f.ow ? f.w : f.ow, f.reach);
-    f.seen = frame(f.oh, f.ow, f.ow, 2*f.rim);
-    f.lines = f.oh*f.in.line;
-    return f;
+static void complete(Form *f) {
+    f->K = f->k*f->k;
+    f->A = f->a*f->a;
+    f->reach = (f->k - 1)*f->dilation;
+    f->rim = f->a/2*f->gate_dilation;
+    f->oh = f->h + 2*f->pad - f->reach;
+    f->ow = f->w + 2*f->pad - f->reach;
+    f->places = f->oh*f->ow;
+    f->in = frame(f->oh, f->ow, f->ow, f->reach);
+    f->back = frame(f->h, f->w, f->w > f->ow ? f->w : f->ow, f->reach);
+    f->seen = frame(f->oh, f->ow, f->ow, 2*f->rim);
+    f->lines = f->oh*f->in.line;
 }
 
 static void pad_planes(const Form *f, real *to, long b, long q) {
@@ -219,56 +217,71 @@ static void window_means(const Form *f, const real *plane, real *means) {
     }
 }
 
+typedef struct {
+    real *plane, *of_plane;   /* padded */
+    real *means, *of_means;   /* of each entry */
+} OfPlane;
+
+static OfPlane lay_out_plane(const Form *f, Space *s) {
+    OfPlane r;
+    r.plane = TAKE(s, f->in.size, real);
+    r.of_plane = TAKE(s, f->in.size, real);
+    r.means = TAKE(s, f->K, real);
+    r.of_means = TAKE(s, f->K, real);
+    return r;
+}
+
 /* a task is a plane */
-static void statistics_task(const void *form, long task, real *room) {
+static void statistics_task(const void *form, long task, Space space) {
     const Form *f = form;
+    OfPlane r = lay_out_plane(f, &space);
     long c = task % f->i, q = task/f->i % f->q, b = task/f->i/f->q, out = task*f->n;
     const real *filters = f->filters + (q*f->i + c)*f->n*f->K;
-    real means[f->K];
-    pad_plane(&f->in, room, f->x + b*f->sample + q*f->pose + c*f->channel, f->h, f->w, f->pad);
-#define CALL(K, D) peaks_all(f, room, filters, out, K, D)
+    pad_plane(&f->in, r.plane, f->x + b*f->sample + q*f->pose + c*f->channel, f->h, f->w, f->pad);
+#define CALL(K, D) peaks_all(f, r.plane, filters, out, K, D)
     BY_WINDOW(f->k, f->dilation, CALL)
 #undef CALL
-    window_means(f, room, means);
+    window_means(f, r.plane, r.means);
     for (long n = 0; n < f->n; n++) {
         real mean = 0;
-        for (long p = 0; p < f->K; p++) mean += filters[n*f->K + p]*means[p];
+        for (long p = 0; p < f->K; p++) mean += filters[n*f->K + p]*r.means[p];
         f->mean[out + n] = mean;
     }
 }
 
 /* a task is a channel in a pose: the gradient of its filters is a sum over samples */
-static void statistics_backward_task(const void *form, long task, real *room) {
+static void statistics_backward_task(const void *form, long task, Space space) {
     const Form *f = form;
+    OfPlane r = lay_out_plane(f, &space);
     long q = task/f->i, c = task % f->i, step = f->in.step;
     const real *filters = f->filters + task*f->n*f->K;
-    real *of_padded = room + f->in.size, *of_filters = f->of_filters + task*f->n*f->K;
-    real means[f->K], of_means[f->K];
+    real *of_filters = f->of_filters + task*f->n*f->K;
     memset(of_filters, 0, f->n*f->K*sizeof(real));
     for (long b = 0; b < f->b; b++) {
         long of_plane = (b*f->q + q)*f->i + c;
         const real *of_mean = f->of_mean + of_plane*f->n, *of_top = f->of_top + of_plane*f->n;
         const int *place = f->place + of_plane*f->n;
-        pad_plane(&f->in, room, f->x + b*f->sample + q*f->pose + c*f->channel, f->h, f->w, f->pad);
-        window_means(f, room, means);
-        memset(of_padded, 0, f->in.size*sizeof(real));
-        memset(of_means, 0, sizeof of_means);
+        pad_plane(&f->in, r.plane, f->x + b*f->sample + q*f->pose + c*f->channel, f->h, f->w,
+                  f->pad);
+        window_means(f, r.plane, r.means);
+        memset(r.of_plane, 0, f->in.size*sizeof(real));
+        memset(r.of_means, 0, f->K*sizeof(real));
         for (long n = 0; n < f->n; n++) {
             long corner = place[n]/f->ow*step + place[n] % f->ow;
             for (long p = 0; p < f->K; p++) {
                 long i = n*f->K + p, at = corner + entry(f, p);
-                of_filters[i] += of_top[n]*room[at] + of_mean[n]*means[p];
-                of_padded[at] += of_top[n]*filters[i];
-                of_means[p] += of_mean[n]*filters[i];
+                of_filters[i] += of_top[n]*r.plane[at] + of_mean[n]*r.means[p];
+                r.of_plane[at] += of_top[n]*filters[i];
+                r.of_means[p] += of_mean[n]*filters[i];
             }
         }
         for (long p = 0; p < f->K; p++)
             for (long y = 0; y < f->oh; y++) {
-                real *row = of_padded + entry(f, p) + y*step, share = of_means[p]/f->places;
+                real *row = r.of_plane + entry(f, p) + y*step, share = r.of_means[p]/f->places;
                 for (long x = 0; x < f->ow; x++) row[x] += share;
             }
         for (long y = 0; y < f->h; y++)
-            memcpy(f->of_x + (of_plane*f->h + y)*f->w, of_padded + (y + f->pad)*step + f->pad,
+            memcpy(f->of_x + (of_plane*f->h + y)*f->w, r.of_plane + (y + f->pad)*step + f->pad,
                    f->w*sizeof(real));
     }
 }
@@ -282,12 +295,18 @@ typedef struct {          /* of one filter in a pose */
     real *weights;        /* lines */
 } Seen;
 
-static Seen seen_in(const Form *f, real *room) {
-    long size = f->seen.size;
-    memset(room, 0, 2*size*sizeof(real));
-    return (Seen){room, room + size, (whole *)(room + 2*size), room + 2*size + f->lines};
+static Seen lay_out_seen(const Form *f, Space *s) {
+    Seen r;
+    r.total = TAKE(s, f->seen.size, real);
+    r.top = TAKE(s, f->seen.size, real);
+    r.winner = TAKE(s, f->lines, whole);
+    r.weights = TAKE(s, f->lines, real);
+    return r;
 }
-static long room_to_see(const Form *f) { return 2*(f->seen.size + f->lines); }
+static void clear_rims(const Form *f, const Seen *s) {
+    memset(s->total, 0, f->seen.size*sizeof(real));
+    memset(s->top, 0, f->seen.size*sizeof(real));
+}
 
 INLINE void sum_and_max_block(const Form *f, const real *planes, const real *filters, const Seen *to,
                               long y, long x, long k, long d, int vectors) {
@@ -355,53 +374,84 @@ static void see(const Form *f, const real *planes, long b, long q, long n, const
 
 enum { FILTERS = 8 };   /* of a sample, in a task: they share its planes */
 
-static void removed_task(const void *form, long task, real *room) {
+typedef struct { real *planes, *sum; Seen seen; } Forward;   /* of all poses; lines */
+
+static Forward lay_out_forward(const Form *f, Space *s) {
+    Forward r;
+    r.planes = TAKE(s, f->q*f->i*f->in.size, real);
+    r.sum = TAKE(s, f->lines, real);
+    r.seen = lay_out_seen(f, s);
+    return r;
+}
+
+static void removed_task(const void *form, long task, Space space) {
     const Form *f = form;
+    Forward r = lay_out_forward(f, &space);
     long blocks = (f->n + FILTERS - 1)/FILTERS, b = task/blocks, first = task % blocks*FILTERS;
     long inner = f->rim*f->seen.step + f->rim, of_pose = f->i*f->in.size;
-    real *sum = room + f->q*of_pose;
-    Seen seen = seen_in(f, sum + f->lines);
-    for (long q = 0; q < f->q; q++) pad_planes(f, room + q*of_pose, b, q);
+    clear_rims(f, &r.seen);
+    for (long q = 0; q < f->q; q++) pad_planes(f, r.planes + q*of_pose, b, q);
     for (long n = first; n < f->n && n < first + FILTERS; n++) {
-        memset(sum, 0, f->lines*sizeof(real));
+        memset(r.sum, 0, f->lines*sizeof(real));
         for (long q = 0; q < f->q; q++) {
-            see(f, room + q*of_pose, b, q, n, &seen);
+            see(f, r.planes + q*of_pose, b, q, n, &r.seen);
             for (long y = 0; y < f->oh; y++)
                 for (long x = 0; x < f->in.line; x += LANES) {
                     long i = y*f->in.line + x;
-                    vec total = load(seen.total + inner + y*f->seen.step + x);
-                    *(vec *)(sum + i) += load(seen.weights + i)*total;
+                    vec total = load(r.seen.total + inner + y*f->seen.step + x);
+                    *(vec *)(r.sum + i) += load(r.seen.weights + i)*total;
                 }
         }
         for (long y = 0; y < f->oh; y++)
-            memcpy(f->y + (b*f->n + n)*f->places + y*f->ow, sum + y*f->in.line,
+            memcpy(f->y + (b*f->n + n)*f->places + y*f->ow, r.sum + y*f->in.line,
                    f->ow*sizeof(real));
     }
 }
 
-typedef struct { real *total, *top, *scores; } Gradients;   /* lines; of scores with a rim */
+typedef struct {
+    real *planes, *of_planes;          /* of a pose; `of_planes` are the inner lines of `back` */
+    real *of_y, *of_total, *of_top;    /* of a filter: lines */
+    real *of_scores, *of_z;            /* of a filter: with the rims of `seen` and of `back` */
+    real *filter;                      /* turned: K or A entries */
+    vec *sums;                         /* of each entry */
+    Seen seen;
+} Backward;
 
-/* back through the weights, from `of_y`: lines in which zeros follow each row */
-static void through_weights(const Form *f, const Seen *seen, const real *of_y, long b, long q,
-                            long n, const Gradients *g) {
+static Backward lay_out_backward(const Form *f, Space *s) {
+    long entries = f->K > f->A ? f->K : f->A;
+    Backward r;
+    r.planes = TAKE(s, f->i*f->in.size, real);
+    r.of_planes = TAKE(s, f->i*f->h*f->back.line, real);
+    r.of_y = TAKE(s, f->lines, real);
+    r.of_total = TAKE(s, f->lines, real);
+    r.of_top = TAKE(s, f->lines, real);
+    r.of_scores = TAKE(s, f->seen.size, real);
+    r.of_z = TAKE(s, f->back.size, real);
+    r.filter = TAKE(s, entries, real);
+    r.sums = TAKE(s, entries, vec);
+    r.seen = lay_out_seen(f, s);
+    return r;
+}
+
+/* back through the weights, from `of_y`, in whose lines zeros follow each row */
+static void through_weights(const Form *f, const Backward *r, long b, long q, long n) {
     long inner = f->rim*f->seen.step + f->rim;
     for (long y = 0; y < f->oh; y++)
         for (long x = 0; x < f->in.line; x += LANES) {
             long i = y*f->in.line + x, j = inner + y*f->seen.step + x;
-            vec s = load(seen->weights + i), of_total = load(of_y + i)*s;
-            *(vec *)(g->scores + j) = of_total*(1 - s)*load(seen->total + j);
-            *(vec *)(g->total + i) = of_total;
+            vec s = load(r->seen.weights + i), of_total = load(r->of_y + i)*s;
+            *(vec *)(r->of_scores + j) = of_total*(1 - s)*load(r->seen.total + j);
+            *(vec *)(r->of_total + i) = of_total;
         }
-    memset(g->top, 0, f->lines*sizeof(real));
+    memset(r->of_top, 0, f->lines*sizeof(real));
     for (int top = 0; top < 2; top++) {
-        real filter[f->A], *to = top ? g->top : g->total;
+        real *to = top ? r->of_top : r->of_total;
         real *out = f->of_gate + (((b*2 + top)*f->q + q)*f->n + n)*f->A;
-        vec sums[f->A];
-        for (long p = 0; p < f->A; p++) sums[p] = all(0);
-        gradient(&f->seen, top ? seen->top : seen->total, g->scores + inner, f->seen.step, f->a,
-                 f->gate_dilation, sums);
-        for (long p = 0; p < f->A; p++) out[p] = total_of(sums[p]);
-        correlate(&f->seen, g->scores, turned(filter, gate_of(f, top, q, n), f->A), f->a,
+        for (long p = 0; p < f->A; p++) r->sums[p] = all(0);
+        gradient(&f->seen, top ? r->seen.top : r->seen.total, r->of_scores + inner, f->seen.step,
+                 f->a, f->gate_dilation, r->sums);
+        for (long p = 0; p < f->A; p++) out[p] = total_of(r->sums[p]);
+        correlate(&f->seen, r->of_scores, turned(r->filter, gate_of(f, top, q, n), f->A), f->a,
                   f->gate_dilation, to);
         for (long y = 0; y < f->oh; y++)
             memset(to + y*f->in.line + f->ow, 0, (f->in.line - f->ow)*sizeof(real));
@@ -409,94 +459,79 @@ static void through_weights(const Form *f, const Seen *seen, const real *of_y, l
 }
 
 /* the gradient of one filter's products with channel c, with the rim of `back` */
-static void of_products(const Form *f, const Gradients *g, const whole *winner, long c, real *to) {
+static void of_products(const Form *f, const Backward *r, long c, real *to) {
     bits number = (bits){0} + (whole)(c + 1), of_place;
     for (long y = 0; y < f->oh; y++)
         for (long x = 0; x < f->in.line; x += LANES) {
             long i = y*f->in.line + x;
-            memcpy(&of_place, winner + i, sizeof of_place);
-            vec won = select_(of_place == number, load(g->top + i), all(0));
-            *(vec *)(to + y*f->back.step + x) = load(g->total + i) + won;
+            memcpy(&of_place, r->seen.winner + i, sizeof of_place);
+            vec won = select_(of_place == number, load(r->of_top + i), all(0));
+            *(vec *)(to + y*f->back.step + x) = load(r->of_total + i) + won;
         }
 }
 
 /* a task is a pose of a sample */
-static void backward_task(const void *form, long task, real *room) {
+static void backward_task(const void *form, long task, Space space) {
     const Form *f = form;
     const Frame *in = &f->in, *back = &f->back;
+    Backward r = lay_out_backward(f, &space);
     long b = task/f->q, q = task % f->q, plane = f->h*back->line, corner = f->reach - f->pad;
-    real *planes = room, *of_planes = planes + f->i*in->size, *of_y = of_planes + f->i*plane;
-    real *of_z = of_y + f->lines, *scores = of_z + back->size, *rest = scores + f->seen.size;
-    real *inside = of_z + corner*back->step + corner;   /* its rim */
-    Gradients g = {rest, rest + f->lines, scores};
-    Seen seen = seen_in(f, rest + 2*f->lines);
-    memset(of_planes, 0, (rest - of_planes)*sizeof(real));
-    pad_planes(f, planes, b, q);
+    real *inside = r.of_z + corner*back->step + corner;   /* its rim */
+    memset(r.of_planes, 0, f->i*plane*sizeof(real));
+    memset(r.of_y, 0, f->lines*sizeof(real));
+    memset(r.of_scores, 0, f->seen.size*sizeof(real));
+    memset(r.of_z, 0, back->size*sizeof(real));
+    clear_rims(f, &r.seen);
+    pad_planes(f, r.planes, b, q);
     for (long n = 0; n < f->n; n++) {
         for (long y = 0; y < f->oh; y++)
-            memcpy(of_y + y*in->line, f->of_y + (b*f->n + n)*f->places + y*f->ow,
+            memcpy(r.of_y + y*in->line, f->of_y + (b*f->n + n)*f->places + y*f->ow,
                    f->ow*sizeof(real));
-        see(f, planes, b, q, n, &seen);
-        through_weights(f, &seen, of_y, b, q, n, &g);
+        see(f, r.planes, b, q, n, &r.seen);
+        through_weights(f, &r, b, q, n);
         for (long c = 0; c < f->i; c++) {
             long filter = ((task*f->i + c)*f->n + n)*f->K;
-            real back_filter[f->K];
-            vec sums[f->K];
-            for (long p = 0; p < f->K; p++) sums[p] = all(0);
-            of_products(f, &g, seen.winner, c, inside);
-            gradient(in, planes + c*in->size, inside, back->step, f->k, f->dilation, sums);
-            for (long p = 0; p < f->K; p++) f->of_filters[filter + p] = total_of(sums[p]);
-            correlate(back, of_z, turned(back_filter, f->filters + filter, f->K), f->k, f->dilation,
-                      of_planes + c*plane);
+            for (long p = 0; p < f->K; p++) r.sums[p] = all(0);
+            of_products(f, &r, c, inside);
+            gradient(in, r.planes + c*in->size, inside, back->step, f->k, f->dilation, r.sums);
+            for (long p = 0; p < f->K; p++) f->of_filters[filter + p] = total_of(r.sums[p]);
+            correlate(back, r.of_z, turned(r.filter, f->filters + filter, f->K), f->k, f->dilation,
+                      r.of_planes + c*plane);
         }
     }
     real *out = f->of_x + task*f->i*f->h*f->w;
     for (long c = 0; c < f->i; c++)
         for (long y = 0; y < f->h; y++, out += f->w)
-            memcpy(out, of_planes + c*plane + y*back->line, f->w*sizeof(real));
+            memcpy(out, r.of_planes + c*plane + y*back->line, f->w*sizeof(real));
 }
 
-/* ---- what Python calls; sizes b q i n h w k dilation pad, three steps of x, a and the dilation of
-   the gate. Not 0 if memory ran out. */
+/* ---- what Python calls. Not 0 if memory ran out. */
 
-int pair_statistics(const real *filters, const real *x, real *mean, real *top, int *place,
-                    const long *sizes, long threads) {
-    Form f = form_of(filters, x, NULL, sizes);
-    f.mean = mean;
-    f.top = top;
-    f.place = place;
-    return run(&f, statistics_task, f.b*f.q*f.i, f.in.size, threads);
+int pair_statistics(Form *f) {
+    Space counted = {0};
+    complete(f);
+    lay_out_plane(f, &counted);
+    return run(f, statistics_task, f->b*f->q*f->i, counted, f->threads);
 }
 
-int pair_statistics_backward(const real *filters, const real *x, int *place, const real *of_mean,
-                             const real *of_top, real *of_filters, real *of_x, const long *sizes,
-                             long threads) {
-    Form f = form_of(filters, x, NULL, sizes);
-    f.place = place;
-    f.of_mean = of_mean;
-    f.of_top = of_top;
-    f.of_filters = of_filters;
-    f.of_x = of_x;
-    return run(&f, statistics_backward_task, f.q*f.i, 2*f.in.size, threads);
+int pair_statistics_backward(Form *f) {
+    Space counted = {0};
+    complete(f);
+    lay_out_plane(f, &counted);
+    return run(f, statistics_backward_task, f->q*f->i, counted, f->threads);
 }
 
-int pair_removed(const real *filters, const real *x, const real *gate, real *y, const long *sizes,
-                 long threads) {
-    Form f = form_of(filters, x, gate, sizes);
-    f.y = y;
-    long room = f.q*f.i*f.in.size + f.lines + room_to_see(&f);
-    return run(&f, removed_task, f.b*((f.n + FILTERS - 1)/FILTERS), room, threads);
+int pair_removed(Form *f) {
+    Space counted = {0};
+    complete(f);
+    lay_out_forward(f, &counted);
+    return run(f, removed_task, f->b*((f->n + FILTERS - 1)/FILTERS), counted, f->threads);
 }
 
 /* of_gate (b, 2, q, n, A): the sum over samples is left to who calls */
-int pair_removed_backward(const real *filters, const real *x, const real *gate, const real *of_y,
-                          real *of_filters, real *of_x, real *of_gate, const long *sizes,
-                          long threads) {
-    Form f = form_of(filters, x, gate, sizes);
-    f.of_y = of_y;
-    f.of_filters = of_filters;
-    f.of_x = of_x;
-    f.of_gate = of_gate;
-    long room = f.i*(f.in.size + f.h*f.back.line) + 3*f.lines + f.back.size + f.seen.size;
-    return run(&f, backward_task, f.b*f.q, room + room_to_see(&f), threads);
+int pair_removed_backward(Form *f) {
+    Space counted = {0};
+    complete(f);
+    lay_out_backward(f, &counted);
+    return run(f, backward_task, f->b*f->q, counted, f->threads);
 }

@@ -4,22 +4,30 @@ Where there is no compiler, or `EQTUTOR_NATIVE=0`, torch computes the same, seve
 A library lies in `~/.cache/eqtutor/native`, under a name made of its source, its compiler and the
 processor, and of its own bytes: one that is cut or changed is known by that, and built again. It
 lies in a folder of this process alone if that one cannot be written.
+
+What Python gives to C is one struct, whose fields have names: `Form` in each source, which is read
+from there, so that the two sides cannot differ.
 """
 # Plain module: edited by hand, no notebook exports it.
 import contextlib
 import ctypes
 import hashlib
+import logging
 import os
 import platform
+import re
 import subprocess
+import sys
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from ..core import transforms_active
@@ -59,29 +67,23 @@ def build(
     folder:Path,  # for the library
     stem:str,     # its name begins with it
 )->Path:
-    "Compile to a library that is whole or not there; an `OSError` with the compiler's words."
+    """Compile to a library that is whole or not there, its digest in its name: what is named so is
+    whole, or is not used. An `OSError` with the compiler's words if it fails."""
     part = folder/f'{stem}.{os.getpid()}-{threading.get_ident()}.part'
     try:
         for tuning in TUNING:
             command = [compiler, *OPTIONS, *tuning, f'-DREAL={real}', str(source), '-o', str(part)]
             # elsewhere: an empty entry of CPATH or LIBRARY_PATH is the current folder
-            made = subprocess.run(command, cwd='/', capture_output=True, text=True,
-                                  timeout=SECONDS, stdin=subprocess.DEVNULL)
-            if made.returncode == 0: return keep(part, stem)
-        raise OSError(made.stderr.strip() or f'exit status {made.returncode}')
+            result = subprocess.run(command, cwd='/', capture_output=True, text=True,
+                                    timeout=SECONDS, stdin=subprocess.DEVNULL)
+            if result.returncode: continue
+            with open(part, 'rb') as file: os.fsync(file.fileno())
+            target = part.with_name(f'{stem}-{digest_of(part)}.so')
+            os.replace(part, target)
+            return target
+        raise OSError(result.stderr.strip() or f'exit status {result.returncode}')
     finally:
         part.unlink(missing_ok=True)
-
-
-def keep(
-    part:Path, # a library
-    stem:str,
-)->Path:
-    "The library on the disk, its digest in its name: what is named so is whole, or is not used."
-    with open(part, 'rb') as file: os.fsync(file.fileno())
-    target = part.with_name(f'{stem}-{digest_of(part)}.so')
-    os.replace(part, target)
-    return target
 
 
 def digest_of(path:Path)->str:
@@ -89,9 +91,28 @@ def digest_of(path:Path)->str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
-def opened(path:Path)->ctypes.CDLL:
-    "A library, its threads those of torch; an `OSError` or `AttributeError` if it is none."
+@cache
+def announce(
+    compiler:str,
+    folder:Path,
+)->None:
+    """One line, once: that a compiler runs now, in the log, or at a terminal. It is for people: a
+    pipe or a notebook would keep it."""
+    line = (f'{compiler} builds the C kernels into {folder}, once for this machine '
+            '(EQTUTOR_NATIVE=0 refuses it)')
+    log = logging.getLogger('eqtutor')
+    if log.isEnabledFor(logging.INFO): log.info(line)
+    elif sys.stderr and sys.stderr.isatty(): print(f'eqtutor: {line}', file=sys.stderr)
+
+
+def opened(
+    path:Path,
+    size:int, # of its `Form`, as Python reads it
+)->ctypes.CDLL:
+    "A library, its threads those of torch; an `OSError`, `AttributeError` or `ValueError` if none."
     library = ctypes.CDLL(str(path))
+    if (got := ctypes.c_long.in_dll(library, 'form_size').value) != size:
+        raise OSError(f'{path} takes a Form of {got} bytes, expected one of {size}')
     library.use_threads_of(parallel_of_torch(), ctypes.c_long(PROCESS))
     return library
 
@@ -99,12 +120,13 @@ def opened(path:Path)->ctypes.CDLL:
 def kept_library(
     folder:Path,
     stem:str,
+    size:int,  # as for `opened`
 )->ctypes.CDLL|None:
     "The library that was built before, if it is what it was; one that is not is removed."
     for path in folder.glob(f'{stem}-*.so'):
         try:
-            if path.stem == f'{stem}-{digest_of(path)}': return opened(path)
-        except (OSError, AttributeError): pass   # of another system, say
+            if path.stem == f'{stem}-{digest_of(path)}': return opened(path, size)
+        except (OSError, AttributeError, ValueError): pass   # of another system, say
         with contextlib.suppress(OSError): path.unlink()
     return None
 
@@ -138,16 +160,17 @@ def native_library(
     if compiler is None or dtype not in REALS: return None
     source, real = Path(__file__).with_name(f'{name}.c'), REALS[dtype]
     texts = [path.read_text(encoding='utf-8') for path in (source, source.with_name('tasks.h'))]
-    told = *texts, compiler, str(OPTIONS), describe_processor()
-    mark = hashlib.sha256('\n'.join(told).encode()).hexdigest()[:16]
-    folder, stem = library_folder(), f'{name}-{real}-{mark}'
-    if library := kept_library(folder, stem): return library
+    depends_on = *texts, compiler, str(OPTIONS), describe_processor()
+    mark = hashlib.sha256('\n'.join(depends_on).encode()).hexdigest()[:16]
+    folder, stem, size = library_folder(), f'{name}-{real}-{mark}', ctypes.sizeof(struct_of(name))
+    if library := kept_library(folder, stem, size): return library
     failed = f'{compiler} could not build {source.name} in {folder}'
+    announce(compiler, folder)
     try:
         path = build(compiler, source, real, folder, stem)
         failed = f'{path}, which {compiler} has just built of {source.name}, cannot be loaded'
-        return opened(path)
-    except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
+        return opened(path, size)
+    except (OSError, AttributeError, ValueError, subprocess.TimeoutExpired) as error:
         warnings.warn(f'{failed}; torch computes in its place, several times slower '
                       f'(EQTUTOR_NATIVE=0 asks for that): {error}', stacklevel=2)
         return None
@@ -176,12 +199,6 @@ def modes_active()->bool|None:
     "Does a dispatch mode, a counter say, see what torch does? None where this torch cannot say."
     count = getattr(torch._C, '_len_torch_dispatch_stack', None)   # no name that torch promises
     return None if count is None else count() > 0
-
-
-def is_watched()->bool:
-    "Does a dispatch mode, a counter say, see what torch does, where nobody compiles or transforms?"
-    if torch.compiler.is_compiling() or transforms_active() is not False: return False
-    return modes_active() is not False
 
 
 def counted_as(
@@ -214,15 +231,73 @@ def runs_native(
     return native_library(name, tensors[0].dtype) is not None
 
 
+# --- one struct from Python to C
+
+NUMBERS = {'long': ctypes.c_long, 'unsigned long': ctypes.c_ulong}
+
+
+class CStruct(ctypes.Structure):
+    "A struct of a C source, for Python to fill."
+    given:dict[str, Any] = {}               # its fields, and their types, but for C's own
+    numbers:frozenset[str] = frozenset()    # those that have to be set; others are NULL
+
+
+@cache
+def struct_of(
+    name:str,           # 'windows' is windows.c
+    struct:str='Form',
+)->type[CStruct]:
+    """A C struct as its source declares it, the only place where its fields stand. Those of a
+    struct inside it that has no name are C's own."""
+    source = Path(__file__).with_name(f'{name}.c').read_text(encoding='utf-8')
+    source = re.sub(r'/\*.*?\*/', '', source, flags=re.DOTALL)
+    inner = r'[^{}]|\{[^{}]*\}'
+    body = re.search(rf'typedef struct \{{((?:{inner})*)\}} {struct};', source)
+    if body is None: raise ValueError(f'{name}.c: expected a typedef struct {struct}, got none')
+    given, _, own = body[1].partition('struct {')
+    given, own = (fields_of(name, part) for part in (given, own.partition('}')[0]))
+    numbers = frozenset(label for label, kind in given.items() if kind in NUMBERS.values())
+    return type(struct, (CStruct,), dict(_fields_=[*given.items(), *own.items()], given=given,
+                                         numbers=numbers))
+
+
+def fields_of(
+    name:str,         # as for `struct_of`
+    declarations:str, # 'long b, n; const real *x;'
+)->dict[str, Any]:
+    "The names that C declares, with their types in `ctypes`."
+    fields:dict[str, Any] = {}
+    for kind, labels in re.findall(r'(?:const )?(unsigned long|\w+) ([^;]+);', declarations):
+        for label in labels.replace(' ', '').split(','):
+            if label.startswith('*'): fields[label[1:]] = ctypes.c_void_p
+            else: fields[label] = NUMBERS.get(kind) or struct_of(name, kind)
+    return fields
+
+
+def filled(
+    struct:type[CStruct],
+    **values:Any,           # by field: tensors, whole numbers, None for NULL, dicts for structs
+)->CStruct:
+    "The struct with these values; a `TypeError` unless all its numbers are there, and no others."
+    if not struct.numbers <= values.keys() <= struct.given.keys():
+        raise TypeError(f'{struct.__name__} expects {", ".join(struct.given)} '
+                        f'(of these, all of {", ".join(sorted(struct.numbers))}), '
+                        f'got {", ".join(values)}')
+    form = struct()
+    for label, value in values.items():
+        if isinstance(value, Tensor): value = value.data_ptr()
+        if isinstance(value, dict): value = filled(struct.given[label], **value)
+        if value is not None: setattr(form, label, value)
+    return form
+
+
 def call_native(
-    function:Callable[..., int],  # of a library; gives 0, or something else if memory ran out
-    *arguments:torch.Tensor|list[int]|int|None,
+    name:str,         # as for `native_library`
+    function:str,     # of it; gives 0, or something else if memory ran out
+    dtype:torch.dtype,
+    **values:Any,     # the fields of its `Form`, as for `filled`; tensors contiguous
 )->None:
-    "Call C with contiguous tensors, lists of whole numbers, whole numbers, and None for NULL."
-    def convert(x):
-        if x is None: return None
-        if isinstance(x, int): return ctypes.c_long(x)
-        if isinstance(x, list): return (ctypes.c_long*len(x))(*x)
-        return ctypes.c_void_p(x.data_ptr())
-    if function(*map(convert, arguments), ctypes.c_long(torch.get_num_threads())):
+    "Call C, in as many threads as torch has."
+    form = filled(struct_of(name), threads=torch.get_num_threads(), **values)
+    if getattr(needed_library(name, dtype), function)(ctypes.byref(form)):
         raise MemoryError('no memory is left for the working space of a kernel')

@@ -18,7 +18,7 @@ from einops import rearrange
 from torch import Tensor
 
 from ..core import autocast_as, autocast_dtype, once_differentiable
-from .native import call_native, counted_as, needed_library, runs_native
+from .native import call_native, counted_as, runs_native
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000007
 # Axes: b images, n heads, N = b·n; g = gy·gx tiles, t = ty·tx queries of a tile,
@@ -99,6 +99,16 @@ def _divisor(n:int, largest:int)->int:
     "The largest divisor of n that is not above `largest`."
     return max(t for t in range(1, max(largest, 1) + 1) if n % t == 0)
 
+# %% ../../nbs/5_workshop/53_self_attention.ipynb #53000010
+class Neighbourhood(NamedTuple):
+    "Whom the queries of each tile ask, and which answers are dropped."
+    poses:Tensor             # vectors of query and source pose, `(S, Q, d)`
+    offsets:Tensor           # vectors of the way from query to key, `(t, R, K, d)`
+    bias:Tensor              # 0, or −∞ for a key out of reach, `(g, t, K)`
+    plan:AttentionPlan
+    mask:Tensor|None=None    # of dropout, `(N, g, t, S, Q, K)`,
+    seed:int|None=None       # or what to draw it from
+
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #0000000d
 class Workspace:
     """Named memory for large intermediate results; none while compiling: compilers plan.
@@ -151,9 +161,7 @@ def sum_of_products(
 def two_levels(
     q:Tensor,            # `(B, t, S, d)`
     k:Tensor,            # `(B, Q, K, d)`
-    poses:Tensor,        # `(S, Q, d)`
-    offsets:Tensor,      # `(t, R, K, d)`
-    bias:Tensor,         # 0 or −∞, `(g, t, K)`
+    around:Neighbourhood,
     space:Workspace,
 )->tuple[Tensor, Tensor]:
     """Weights A over offsets `(B, t, S, R, K)`, B over poses at each `(B, t, S, Q, K)`.
@@ -164,14 +172,10 @@ def two_levels(
         `(B, t, S, d)`
     k : Tensor
         `(B, Q, K, d)`
-    poses : Tensor
-        `(S, Q, d)`
-    offsets : Tensor
-        `(t, R, K, d)`
-    bias : Tensor
-        0 or −∞, `(g, t, K)`
+    around : Neighbourhood
     space : Workspace
     """
+    poses, offsets, bias = around[:3]
     (B, t, S, _), (Q, K), R = q.shape, k.shape[1:3], offsets.shape[1]
     b = torch.bmm(q.flatten(1, 2), k.flatten(1, 2).mT,
                   out=space('over_poses', B, t*S, Q*K))                 # c(h̃, ĥ, Δ)
@@ -187,26 +191,6 @@ def two_levels(
     a = a.contiguous()
     a.sub_(a.amax(-1, keepdim=True)).exp_()
     return a.div_(a.sum(-1, keepdim=True)), b.div_(total)
-
-def mix(
-    a:Tensor,            # `(B, t, S, R, K)`
-    b:Tensor,            # `(B, t, S, Q, K)`
-    space:Workspace,
-)->Tensor:
-    """M, `(B, t·R, Q·K)`: what targets take from sources, summed over the query poses.
-
-    Parameters
-    ----------
-    a : Tensor
-        `(B, t, S, R, K)`
-    b : Tensor
-        `(B, t, S, Q, K)`
-    space : Workspace
-    """
-    (B, t, _, R, K), Q = a.shape, b.shape[3]
-    m = sum_of_products(a.unsqueeze(4).unbind(2), b.unsqueeze(3).unbind(2),
-                        space('scratch', B, t, R, Q, K))
-    return m.view(B, t*R, Q*K)
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000011
 def key_blocks(
@@ -332,17 +316,20 @@ class Part(NamedTuple):
     a:Tensor      # A, over offsets, `(B, t, S, R, K)`
     b:Tensor      # B, over source poses, `(B, t, S, Q, K)`
     masked:Tensor # B as it meets values: zero where dropped, not divided by 1 − p
+    space:Workspace
+
+    def mix(self)->Tensor:
+        "M, `(B, t·R, Q·K)`: what targets take from sources, summed over query poses."
+        (B, t, _, R, K), Q = self.a.shape, self.b.shape[3]
+        m = sum_of_products(self.a.unsqueeze(4).unbind(2),
+                            self.masked.unsqueeze(3).unbind(2),
+                            self.space('scratch', B, t, R, Q, K))
+        return m.view(B, t*R, Q*K)
 
 def parts(
     q:Tensor,           # `(N, g, t, S, d)`
     kv:Tensor,          # `(N, Q, Y, X, 2d)`
-    poses:Tensor,       # `(S, Q, d)`
-    offsets:Tensor,     # `(t, R, K, d)`
-    bias:Tensor,        # `(g, t, K)`
-    mask:Tensor|None,   # of dropout, `(N, g, t, S, Q, K)`
-    seed:int|None,      # or what to draw it from
-    plan:AttentionPlan,
-    space:Workspace,
+    around:Neighbourhood,
 )->Iterator[tuple[slice, Part]]:
     """Which of the N, and their weights, one part after the other.
 
@@ -352,93 +339,28 @@ def parts(
         `(N, g, t, S, d)`
     kv : Tensor
         `(N, Q, Y, X, 2d)`
-    poses : Tensor
-        `(S, Q, d)`
-    offsets : Tensor
-        `(t, R, K, d)`
-    bias : Tensor
-        `(g, t, K)`
-    mask : Tensor | None
-        of dropout, `(N, g, t, S, Q, K)`
-    seed : int | None
-        or what to draw it from
-    plan : AttentionPlan
-    space : Workspace
+    around : Neighbourhood
     """
-    noise = seeded(q.device, seed)
-    slices = [slice(None)]
+    plan, mask, seed = around[3:]
+    (N, g, t, S, _), Q, (_, R, K, _) = q.shape, kv.shape[1], around.offsets.shape
+    slices, noise = [slice(None)], seeded(q.device, seed)
     if plan.images is not None:
-        slices = [slice(i, i + plan.size) for i in range(0, max(len(q), 1), plan.size)]
+        slices = [slice(i, i + plan.size) for i in range(0, max(N, 1), plan.size)]
+        N = min(plan.size, N)
+    space = Workspace(q, N*g*t*K*max(S*R, S*Q, R*Q))   # the largest tensor of a part
     for at in slices:
         k, v = key_blocks(kv[at], plan.tile, plan.extent).chunk(2, -1)
         x = q[at].flatten(0, 1)
-        a, b = two_levels(x, k, poses, offsets, bias, space)
+        a, b = two_levels(x, k, around, space)
         keep = None if mask is None else mask[at].flatten(0, 1)
         if seed is not None: keep = dropout_mask(b.shape, plan.dropout, b.device, noise)
         masked = b
         if keep is not None: masked = torch.mul(b, keep, out=space('masked', *b.shape))
-        yield at, Part(x, k, v, a, b, masked)
-
-def workspace_for(
-    q:Tensor,           # arguments as for `parts`
-    kv:Tensor,
-    offsets:Tensor,
-    plan:AttentionPlan,
-)->Workspace:
-    """Slots for the largest tensor of a part.
-
-    Parameters
-    ----------
-    q : Tensor
-        arguments as for `parts`
-    kv : Tensor
-    offsets : Tensor
-    plan : AttentionPlan
-    """
-    (N, g, t, S, _), Q, (_, R, K, _) = q.shape, kv.shape[1], offsets.shape
-    if plan.images is not None: N = min(plan.size, N)
-    return Workspace(q, N*g*t*K*max(S*R, S*Q, R*Q))
-
-# %% ../../nbs/5_workshop/53_self_attention.ipynb #00000018
-def attend_forward(
-    q:Tensor,           # arguments as for `parts`
-    kv:Tensor,
-    poses:Tensor,
-    offsets:Tensor,
-    bias:Tensor,
-    mask:Tensor|None,
-    seed:int|None,
-    plan:AttentionPlan,
-)->Tensor:              # `(N, g, t, R, d)`
-    """y = Σ M·v for all tiles.
-
-    Parameters
-    ----------
-    q : Tensor
-        arguments as for `parts`
-    kv : Tensor
-    poses : Tensor
-    offsets : Tensor
-    bias : Tensor
-    mask : Tensor | None
-    seed : int | None
-    plan : AttentionPlan
-
-    Returns
-    -------
-    Tensor
-        `(N, g, t, R, d)`
-    """
-    y = q.new_empty(*q.shape[:3], offsets.shape[1], q.shape[-1])
-    space = workspace_for(q, kv, offsets, plan)
-    for at, part in parts(q, kv, poses, offsets, bias, mask, seed, plan, space):
-        mixed = torch.bmm(mix(part.a, part.masked, space), part.v.flatten(1, 2))
-        y[at] = mixed.view(y[at].shape)
-    return y
+        yield at, Part(x, k, v, a, b, masked, space)
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #0000001a
 class Gradients(NamedTuple):
-    "Of a part: shapes as in `Part`, and as in `parts`."
+    "Of a part: shapes as in `Part`, and as in `Neighbourhood`."
     q:Tensor
     kv:Tensor      # `(B, Q, K, 2d)`
     poses:Tensor
@@ -446,27 +368,22 @@ class Gradients(NamedTuple):
 
 def part_gradients(
     part:Part,
-    poses:Tensor,   # `(S, Q, d)`
-    offsets:Tensor, # `(t, R, K, d)`
-    g:Tensor,       # of the output, `(B, t·R, d)`
-    space:Workspace,
+    around:Neighbourhood,
+    g:Tensor,             # of the output, `(B, t·R, d)`
 )->Gradients:
     """The derivation above, line by line.
 
     Parameters
     ----------
     part : Part
-    poses : Tensor
-        `(S, Q, d)`
-    offsets : Tensor
-        `(t, R, K, d)`
+    around : Neighbourhood
     g : Tensor
         of the output, `(B, t·R, d)`
-    space : Workspace
     """
-    q, k, v, a, b, masked = part
+    q, k, v, a, b, masked, space = part
+    poses, offsets = around[:2]
     (B, t, S, R, K), Q = a.shape, b.shape[3]
-    dv = torch.bmm(mix(a, masked, space).mT, g).view(v.shape)
+    dv = torch.bmm(part.mix().mT, g).view(v.shape)
     dm = torch.bmm(g, v.flatten(1, 2).mT, out=space('scratch', B, t*R, Q*K))
     dm = dm.view(B, t, 1, R, Q, K)
     da = sum_of_products(dm.unbind(4), masked.unsqueeze(3).unbind(4),
@@ -478,76 +395,46 @@ def part_gradients(
     dc = db.mul_(masked).addcmul_(b, shared, value=-1)
     dz = torch.mul(da.sub_(T).transpose(0, 1), a.transpose(0, 1),
                    out=space('scratch', t, B, S, R, K)).reshape(t, B*S, R*K)
-    return _through_scores(dc, dz, dv, q, k, poses, offsets)
-
-def _through_scores(dc, dz, dv, q, k, poses, offsets)->Gradients:
-    "From the gradients of the scores to those of what they are products of."
+    # from the scores to what they are products of
     dpose, dc = dc.sum(-1), dc.flatten(3).flatten(1, 2)                # B (t S) (Q K)
     dq = torch.bmm(dc, k.flatten(1, 2)).view(q.shape)
     along = torch.bmm(dz, offsets.flatten(1, 2))
-    dq = dq + rearrange(along, 't (B S) d -> B t S d', S=len(poses))
+    dq = dq + rearrange(along, 't (B S) d -> B t S d', S=S)
     dq = dq + torch.einsum('btsq,sqd->btsd', dpose, poses)
     dk = torch.bmm(dc.mT, q.flatten(1, 2)).view(k.shape)
     dposes = torch.einsum('btsq,btsd->sqd', dpose, q)
     doffsets = torch.bmm(dz.mT, rearrange(q, 'B t S d -> t (B S) d'))
     return Gradients(dq, torch.cat([dk, dv], -1), dposes, doffsets.view(offsets.shape))
 
-# %% ../../nbs/5_workshop/53_self_attention.ipynb #0000001b
-def attend_backward(
-    g:Tensor,           # of the output, `(N, g, t, R, d)`
-    q:Tensor,           # further arguments as for `parts`
-    kv:Tensor,
-    poses:Tensor,
-    offsets:Tensor,
-    bias:Tensor,
-    mask:Tensor|None,
-    seed:int|None,
-    plan:AttentionPlan,
-)->tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of `q`, `kv`, `poses` and `offsets`, these two added up over the parts.
-
-    Parameters
-    ----------
-    g : Tensor
-        of the output, `(N, g, t, R, d)`
-    q : Tensor
-        further arguments as for `parts`
-    kv : Tensor
-    poses : Tensor
-    offsets : Tensor
-    bias : Tensor
-    mask : Tensor | None
-    seed : int | None
-    plan : AttentionPlan
-    """
-    dq, dkv = q.new_empty(q.shape), kv.new_empty(kv.shape)
-    dposes, doffsets = poses.new_zeros(poses.shape), offsets.new_zeros(offsets.shape)
-    space = workspace_for(q, kv, offsets, plan)
-    for at, part in parts(q, kv, poses, offsets, bias, mask, seed, plan, space):
-        some = g[at].flatten(2, 3).flatten(0, 1)
-        grads = part_gradients(part, poses, offsets, some, space)
-        dq[at] = grads.q.view(q[at].shape)
-        dkv[at] = add_blocks(grads.kv, kv.shape[2:4], plan.tile, plan.extent)
-        dposes += grads.poses
-        doffsets += grads.offsets
-    return dq, dkv, dposes, doffsets
-
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #0000001c
 class TiledAttention(torch.autograd.Function):
-    "`attend_forward`, `attend_backward`: no weights kept, nor what `recompute` gives."
+    "y = Σ M·v, `(N, g, t, R, d)`: no weights kept, nor what `recompute` gives."
     @staticmethod
-    def forward(ctx, q, kv, poses, offsets, bias, mask, seed, plan, recompute):
+    def forward(ctx, q, kv, poses, offsets, bias, plan, mask, seed, recompute):
         inputs = () if recompute else (q, kv)
         ctx.save_for_backward(*inputs, poses, offsets, bias, mask)
-        ctx.seed, ctx.plan, ctx.recompute = seed, plan, recompute
-        return attend_forward(q, kv, poses, offsets, bias, mask, seed, plan)
+        ctx.plan, ctx.seed, ctx.recompute = plan, seed, recompute
+        around = Neighbourhood(poses, offsets, bias, plan, mask, seed)
+        y = q.new_empty(*q.shape[:3], offsets.shape[1], q.shape[-1])
+        for at, part in parts(q, kv, around):
+            y[at] = torch.bmm(part.mix(), part.v.flatten(1, 2)).view(y[at].shape)
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        inputs = ctx.recompute() if ctx.recompute else ()
-        grads = attend_backward(g, *inputs, *ctx.saved_tensors, ctx.seed, ctx.plan)
-        return *grads, None, None, None, None, None
+        *inputs, poses, offsets, bias, mask = ctx.saved_tensors
+        (q, kv), plan = ctx.recompute() if ctx.recompute else inputs, ctx.plan
+        around = Neighbourhood(poses, offsets, bias, plan, mask, ctx.seed)
+        dq, dkv = q.new_empty(q.shape), kv.new_empty(kv.shape)
+        dposes, doffsets = (t.new_zeros(t.shape) for t in (poses, offsets))
+        for at, part in parts(q, kv, around):
+            grads = part_gradients(part, around, g[at].flatten(2, 3).flatten(0, 1))
+            dq[at] = grads.q.view(q[at].shape)
+            dkv[at] = add_blocks(grads.kv, kv.shape[2:4], plan.tile, plan.extent)
+            dposes += grads.poses
+            doffsets += grads.offsets
+        return dq, dkv, dposes, doffsets, None, None, None, None, None
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #0000001f
 def recompute_later(
@@ -575,88 +462,6 @@ def recompute_later(
         with torch.no_grad(), autocast_as(dtype, needed[0]): return compute()
     return recompute
 
-# %% ../../nbs/5_workshop/53_self_attention.ipynb #00000022
-def attend_tiles(
-    q:Tensor,           # `(N, g, t, S, d)`
-    kv:Tensor,          # `(N, Q, Y, X, 2d)`
-    poses:Tensor,       # `(passes, S, Q, d)`
-    offsets:Tensor,     # `(t, R, K, d)`
-    bias:Tensor,        # `(g, t, K)`
-    plan:AttentionPlan,
-    recompute:Callable[[], Sequence[Tensor]]|None=None, # gives q and kv again
-)->Tensor:              # `(N, g, t, R, d)`
-    """Attention in tiles, with the plan's dropout, in one pass or in one for each h.
-
-    Parameters
-    ----------
-    q : Tensor
-        `(N, g, t, S, d)`
-    kv : Tensor
-        `(N, Q, Y, X, 2d)`
-    poses : Tensor
-        `(passes, S, Q, d)`
-    offsets : Tensor
-        `(t, R, K, d)`
-    bias : Tensor
-        `(g, t, K)`
-    plan : AttentionPlan
-    recompute : Callable[[], Sequence[Tensor]] | None, default None
-        gives q and kv again
-
-    Returns
-    -------
-    Tensor
-        `(N, g, t, R, d)`
-    """
-    p, mask, seed = plan.dropout, None, draw_seed(plan.dropout)
-    if p and seed is None:
-        shape = *q.shape[:4], kv.shape[1], bias.shape[-1]
-        mask = dropout_mask(shape, p, q.device)
-    targets = offsets.split(1, 1) if len(poses) > 1 else [offsets]
-    ys = [TiledAttention.apply(q, kv, e, x, bias, mask, seed, plan, recompute)
-          for e, x in zip(poses, targets)]
-    y = torch.cat(ys, 3) if len(ys) > 1 else ys[0]
-    return y/(1 - p) if p else y
-
-def attend_heads(
-    q:Tensor,           # `(b, n, g, t, S, d)`
-    kv:Tensor,          # `(b, n, Q, Y, X, 2d)`
-    poses:Tensor,       # further arguments as for `attend_tiles`
-    offsets:Tensor,
-    bias:Tensor,
-    plan:AttentionPlan,
-    recompute:Callable[[], Sequence[Tensor]]|None=None,
-)->Tensor:              # `(b, n, g, t, R, d)`
-    """All images and heads beside each other; while compiling some heads, of all images.
-
-    Parameters
-    ----------
-    q : Tensor
-        `(b, n, g, t, S, d)`
-    kv : Tensor
-        `(b, n, Q, Y, X, 2d)`
-    poses : Tensor
-        further arguments as for `attend_tiles`
-    offsets : Tensor
-    bias : Tensor
-    plan : AttentionPlan
-    recompute : Callable[[], Sequence[Tensor]] | None, default None
-
-    Returns
-    -------
-    Tensor
-        `(b, n, g, t, R, d)`
-    """
-    def attend(q:Tensor, kv:Tensor, recompute=None)->Tensor:
-        y = attend_tiles(q.flatten(0, 1), kv.flatten(0, 1), poses, offsets, bias, plan,
-                         recompute)
-        return y.unflatten(0, q.shape[:2])
-    if plan.images is None:
-        few = zip(q.split(plan.size, 1), kv.split(plan.size, 1))
-        return torch.cat([attend(*x) for x in few], 1)
-    if recompute is None: return attend(q, kv)
-    return attend(q, kv, lambda: [x.flatten(0, 1) for x in recompute()])
-
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000023
 def places(
     rows:range,
@@ -668,73 +473,55 @@ def places(
             for r in (rows, columns))
     return torch.cartesian_prod(y, x)
 
-def look_up(
-    table:Tensor,          # `(offsets, R, d)`, row by row
-    offset:Tensor,         # rows and columns, `(t, K, 2)`
-    reach:tuple[int, int],
+def look_around(
+    rows:range,            # of the queries, in the image; tiles of them side by side
+    columns:range,
+    tile:tuple[int, int],
+    image:tuple[int, int], # its rows and columns
+    table:Tensor,          # vectors of the offsets in reach, `(offsets, R, d)`
+    plan:AttentionPlan,
 )->tuple[Tensor, Tensor]:
-    """Which keys are within reach `(t, K)`, and vectors of their offsets `(t, R, K, d)`.
+    """What queries and keys of a tile are to each other: `offsets` and `bias`.
 
     Parameters
     ----------
+    rows : range
+        of the queries, in the image; tiles of them side by side
+    columns : range
+    tile : tuple[int, int]
+    image : tuple[int, int]
+        its rows and columns
     table : Tensor
-        `(offsets, R, d)`, row by row
-    offset : Tensor
-        rows and columns, `(t, K, 2)`
-    reach : tuple[int, int]
+        vectors of the offsets in reach, `(offsets, R, d)`
+    plan : AttentionPlan
     """
-    rows, columns = offset.unbind(-1)
-    near = (rows.abs() <= reach[0]) & (columns.abs() <= reach[1])
-    index = (rows + reach[0])*(2*reach[1] + 1) + columns + reach[1]
-    index = index.where(near, 0)
+    (ty, tx), (Ky, Kx), reach = tile, plan.extent, plan.reach
+    r = plan.radius   # the first key of a tile, seen from its first query:
+    top, left = (-r, -r) if r is not None else (-rows.start, -columns.start)
+    queries = places(range(ty), range(tx), table.device)
+    keys = places(range(top, top + Ky), range(left, left + Kx), table.device)
+    dy, dx = (keys - queries[:, None]).unbind(-1)
+    near = (dy.abs() <= reach[0]) & (dx.abs() <= reach[1])
+    index = ((dy + reach[0])*(2*reach[1] + 1) + dx + reach[1]).where(near, 0)
     vectors = table.index_select(0, index.flatten()).unflatten(0, index.shape)
-    return near, vectors.transpose(1, 2)
-
-# %% ../../nbs/5_workshop/53_self_attention.ipynb #00000024
-def _windows(q, kv, table, poses, plan, recompute):
-    "A window around each query."
-    (h, w), r, (ty, tx) = q.shape[3:5], plan.radius, plan.tile
-    queries = places(range(ty), range(tx), q.device)
-    keys = places(range(-r, ty + r), range(-r, tx + r), q.device)
-    corners = places(range(0, h, ty), range(0, w, tx), q.device)
-    near, offsets = look_up(table, keys - queries[:, None], plan.reach)
-    row, column = (plan.crop + keys + corners[:, None]).unbind(-1)   # in the image
-    height, width = (n - 2*plan.padding for n in kv.shape[3:5])
-    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-    bias = q.new_zeros(()).where(near & inside[:, None], -torch.inf)
-    def tiled(q, kv):
-        pattern = 'b n S (gy ty) (gx tx) d -> b n (gy gx) (ty tx) S d'
-        return rearrange(q, pattern, ty=ty, tx=tx), kv
-    tiles_later = None if recompute is None else lambda: tiled(*recompute())
-    y = attend_heads(*tiled(q, kv), poses, offsets, bias, plan, tiles_later)
-    pattern = 'b n (gy gx) (ty tx) R d -> b n (gy ty) (gx tx) R d'
-    return rearrange(y, pattern, gy=h//ty, ty=ty)
-
-def _whole_image(q, kv, table, poses, plan):
-    "The whole image around each query, some rows of queries at a time."
-    (h, w), step, ys = q.shape[3:5], plan.tile[0], []
-    kv, keys = kv.contiguous(), places(*map(range, kv.shape[3:5]), q.device)
-    for i in range(0, h, step):
-        rows = range(plan.crop + i, plan.crop + min(i + step, h))
-        queries = places(rows, range(plan.crop, plan.crop + w), q.device)
-        near, offsets = look_up(table, keys - queries[:, None], plan.reach)
-        bias = q.new_zeros(1, *near.shape)
-        x = rearrange(q[:, :, :, i:i + step], 'b n S y x d -> b n 1 (y x) S d')
-        y = attend_heads(x, kv, poses, offsets, bias, plan)
-        ys.append(rearrange(y, 'b n 1 (y x) R d -> b n y x R d', x=w))
-    return torch.cat(ys, 2)
+    corners = places(range(rows.start, rows.stop, ty),
+                     range(columns.start, columns.stop, tx), table.device)
+    y, x = (keys + corners[:, None]).unbind(-1)
+    inside = (y >= 0) & (y < image[0]) & (x >= 0) & (x < image[1])
+    bias = table.new_zeros(()).where(near & inside[:, None], -torch.inf)
+    return vectors.transpose(1, 2), bias
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #5300000b
 @torch.library.custom_op('eqtutor::window_attention', mutates_args=(), schema=(
     '(Tensor q, Tensor kv, Tensor table, Tensor poses, Tensor seed, int[] window) '
     '-> Tensor'))
-def _attend_op(q, kv, table, poses, seed, window):
-    y = _attended(q, kv, table, poses, seed, window)
-    _call_c([q, kv, table, poses], [None, y, *[None]*4], seed, window)
+def _attend(q, kv, table, poses, seed, window):
+    y = _empty_output(q, kv, table, poses, seed, window)
+    _call(q, kv, table, poses, seed, window, y=y)
     return y
 
-@_attend_op.register_fake
-def _attended(q, kv, table, poses, seed, window):
+@_attend.register_fake
+def _empty_output(q, kv, table, poses, seed, window):
     b, n, S, h, w, d = q.shape
     return q.new_empty(b, n, h, w, table.shape[1], d)
 
@@ -752,16 +539,16 @@ def _attend_macs(q, kv, table, poses, seed, window)->int:
 @torch.library.custom_op('eqtutor::window_attention_backward', mutates_args=(), schema=(
     '(Tensor g, Tensor q, Tensor kv, Tensor table, Tensor poses, Tensor seed, '
     'int[] window) -> (Tensor, Tensor, Tensor, Tensor)'))
-def _attend_backward_op(g, q, kv, table, poses, seed, window):
+def _attend_backward(g, q, kv, table, poses, seed, window):
     heads = q.shape[:2].numel()
     dq, dkv = q.new_empty(q.shape), kv.new_empty(kv.shape)
     # of each image and head, and added up afterwards: always in the same order
     dtable, dposes = (t.new_zeros(heads, *t.shape) for t in (table, poses))
-    results = [g.contiguous(), None, dq, dkv, dtable, dposes]
-    _call_c([q, kv, table, poses], results, seed, window)
+    _call(q, kv, table, poses, seed, window, g=g.contiguous(), dq=dq, dkv=dkv,
+          doffsets=dtable, dposes=dposes)
     return dq, dkv, dtable.sum(0), dposes.sum(0)
 
-@_attend_backward_op.register_fake
+@_attend_backward.register_fake
 def _gradients_of(g, q, kv, table, poses, seed, window):
     return tuple(t.new_empty(t.shape) for t in (q, kv, table, poses))
 
@@ -771,32 +558,36 @@ def _attend_backward_macs(g, q, kv, table, poses, seed, window)->int:
     scores, values = _attention_macs(q, table, poses, window)
     return 3*scores + 2*values
 
-def _call_c(tensors, results, seed, window):
-    q, kv, table, poses = (t.contiguous() for t in tensors)
-    (b, n, S, h, w, d), (Q, Y, X) = q.shape, kv.shape[2:5]
+def _call(q, kv, table, poses, seed, window, **arrays):
+    "attention.c, with what each of its arrays is to it."
+    q, kv, table, poses = (t.contiguous() for t in (q, kv, table, poses))
+    (b, n, S, h, w, d), (Q, Y, X), R = q.shape, kv.shape[2:5], table.shape[1]
     if not q.numel(): return
-    kernel_size, padding, drop = window
-    sizes = [b*n, S, table.shape[1], Q, kernel_size, d, h, w, Y, X, padding]
-    library = needed_library('attention', q.dtype)
-    settings = [*sizes, int(seed), drop]
-    call_native(library.attend, q, kv, table, poses, *results, settings)
+    k, padding, drop = window
+    call_native('attention', 'attend', q.dtype, q=q, kv=kv, offsets=table, poses=poses,
+                **arrays, N=b*n, S=S, R=R, Q=Q, k=k, d=d, h=h, w=w, Y=Y, X=X,
+                padding=padding, seed=int(seed), drop=drop)
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #5300000c
 class WindowAttention(torch.autograd.Function):
     "Attention in windows by C: no weights kept, nor what `recompute` gives."
+    # around the operator, not its derivative: an operator takes no function
     @staticmethod
     def forward(ctx, q, kv, table, poses, seed, window, recompute):
         inputs = () if recompute else (q, kv)
         ctx.save_for_backward(*inputs, table, poses, seed)
         ctx.window, ctx.recompute = window, recompute
-        return _attend_op(q, kv, table, poses, seed, window)
+        return _attend(q, kv, table, poses, seed, window)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         inputs = ctx.recompute() if ctx.recompute else ()
-        grads = _attend_backward_op(g, *inputs, *ctx.saved_tensors, ctx.window)
+        grads = _attend_backward(g, *inputs, *ctx.saved_tensors, ctx.window)
         return *grads, None, None, None
+
+def _joined(ys:list[Tensor], dim:int)->Tensor:
+    return ys[0] if len(ys) == 1 else torch.cat(ys, dim)
 
 def _windows_in_c(q, kv, table, poses, plan, recompute):
     "A window around each query, in one pass or in one for each h."
@@ -807,18 +598,24 @@ def _windows_in_c(q, kv, table, poses, plan, recompute):
     targets = table.split(1, 1) if len(poses) > 1 else [table]
     ys = [WindowAttention.apply(q, kv, x, e, seed, window, recompute)
           for e, x in zip(poses, targets)]
-    y = torch.cat(ys, -2) if len(ys) > 1 else ys[0]
+    y = _joined(ys, -2)
     return y/(1 - p) if p else y
 
 # %% ../../nbs/5_workshop/53_self_attention.ipynb #00000025
+def _in_tiles(q:Tensor, kv:Tensor, tile:tuple[int, int])->tuple[Tensor, Tensor]:
+    "Images and heads on one axis: queries `(N, g, t, S, d)`, `kv` `(N, Q, Y, X, 2d)`."
+    pattern = 'b n S (gy ty) (gx tx) d -> (b n) (gy gx) (ty tx) S d'
+    return rearrange(q, pattern, ty=tile[0], tx=tile[1]), kv.flatten(0, 1)
+
 def streamed_attention(
-    q:Tensor,           # queries, cropped, `(b, n, S, h, w, d)`
-    kv:Tensor,          # keys beside values, padded, `(b, n, Q, Y, X, 2d)`
-    table:Tensor,       # vectors of the offsets within `plan.reach`, `(offsets, R, d)`
-    poses:Tensor,       # vectors of the poses, `(passes, S, Q, d)`
-    plan:AttentionPlan, # of `plan_attention`
+    q:Tensor,            # queries, cropped, `(b, n, S, h, w, d)`
+    kv:Tensor,           # keys beside values, padded, `(b, n, Q, Y, X, 2d)`
+    table:Tensor,        # vectors of the offsets within `plan.reach`, `(offsets, R, d)`
+    poses:Tensor,        # vectors of the poses, `(passes, S, Q, d)`
+    plan:AttentionPlan,  # of `plan_attention`
     recompute:Callable[[], tuple[Tensor, Tensor]]|None=None, # of `recompute_later`
-)->Tensor:              # `(b, n, h, w, R, d)`
+    in_c:bool|None=None, # does C compute? None: where it can
+)->Tensor:               # `(b, n, h, w, R, d)`
     """Softmax over offsets and source poses, summed over query poses (Definition 23.7).
 
     Parameters
@@ -835,13 +632,45 @@ def streamed_attention(
         of `plan_attention`
     recompute : Callable[[], tuple[Tensor, Tensor]] | None, default None
         of `recompute_later`
+    in_c : bool | None, default None
+        does C compute? None: where it can
 
     Returns
     -------
     Tensor
         `(b, n, h, w, R, d)`
     """
-    if plan.radius is None: return _whole_image(q, kv, table, poses, plan)
-    native = runs_native('attention', q, kv, table, poses)
-    attend = _windows_in_c if native else _windows
-    return attend(q, kv, table, poses, plan, recompute)
+    windows = plan.radius is not None
+    if in_c is None: in_c = windows and runs_native('attention', q, kv, table, poses)
+    if in_c: return _windows_in_c(q, kv, table, poses, plan, recompute)
+    (h, w), kv, p = q.shape[3:5], kv.contiguous(), plan.dropout
+    step = h if windows else plan.tile[0]                       # rows at a time
+    heads = q.shape[1] if plan.images is not None else plan.size
+    columns = range(plan.crop, plan.crop + w)
+    height, width = (side - 2*plan.padding for side in kv.shape[3:5])
+    again = None
+    if recompute is not None and windows:
+        def again(): return _in_tiles(*recompute(), plan.tile)
+    slabs = []
+    for i in range(0, h, step):
+        end = min(i + step, h)
+        tile = plan.tile if windows else (end - i, w)
+        rows = range(plan.crop + i, plan.crop + end)
+        offsets, bias = look_around(rows, columns, tile, (height, width), table, plan)
+        targets = offsets.split(1, 1) if len(poses) > 1 else [offsets]   # for each h
+        some = []
+        for x, pairs in zip(q[:, :, :, i:end].split(heads, 1), kv.split(heads, 1)):
+            tiles, keys = _in_tiles(x, pairs, tile)
+            seed, mask = draw_seed(p), None
+            if p and seed is None:
+                shape = *tiles.shape[:4], keys.shape[1], bias.shape[-1]
+                mask = dropout_mask(shape, p, q.device)
+            ys = [TiledAttention.apply(tiles, keys, *Neighbourhood(
+                      e, vectors, bias, plan, mask, seed), again)
+                  for e, vectors in zip(poses, targets)]
+            y = _joined(ys, 3).unflatten(0, x.shape[:2])
+            pattern = 'b n (gy gx) (ty tx) R d -> b n (gy ty) (gx tx) R d'
+            some.append(rearrange(y, pattern, gy=(end - i)//tile[0], ty=tile[0]))
+        slabs.append(_joined(some, 1))
+    y = _joined(slabs, 2)
+    return y/(1 - p) if p else y

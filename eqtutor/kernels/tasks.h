@@ -1,4 +1,7 @@
-/* Many tasks for some threads, and vectors. REAL, float or double, is set by who compiles. */
+/* Many tasks for some threads, and vectors. REAL, float or double, is set by who compiles.
+
+   Each source has a struct `Form`, which native.py reads from its text: Python sets its fields by
+   their names, and what stands in the struct inside it is C's own, made of the others. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -44,19 +47,31 @@ INLINE void store(real *p, vec x, long n) {
     else memcpy(p, &x, n*sizeof(real));
 }
 
+/* ---- the working space of a task: what it takes is counted once, with nothing behind it, and then
+   taken by each task alike */
+
+typedef struct { char *start; size_t used; } Space;
+
+static void *take(Space *space, size_t bytes) {
+    void *here = space->start ? space->start + space->used : NULL;
+    space->used += (bytes + 31)/32*32;
+    return here;
+}
+#define TAKE(space, count, type) ((type *)take(space, (count)*sizeof(type)))
+
 /* ---- tasks, shared among threads */
 
 enum { MOST_THREADS = 64 };
-typedef void Task(const void *form, long task, real *room);
-typedef struct { const void *form; Task *task; long tasks, room; atomic_long next, failed; } Job;
+typedef void Task(const void *form, long task, Space room);
+typedef struct { const void *form; Task *task; long tasks; size_t room; atomic_long next, failed; } Job;
 
 static void work(void *argument) {
     Job *job = argument;
-    real *room = malloc(job->room*sizeof(real));
-    if (!room) { job->failed = 1; return; }
+    Space room = {malloc(job->room), 0};
+    if (!room.start) { job->failed = 1; return; }
     for (long i; (i = atomic_fetch_add(&job->next, 1)) < job->tasks;)
         job->task(job->form, i, room);
-    free(room);
+    free(room.start);
 }
 
 static void *work_of_thread(void *argument) {
@@ -75,9 +90,9 @@ void use_threads_of(Parallel *function, long process) {
     of_process = process;
 }
 
-/* each task once, each thread with `room` numbers to work with; not 0 if memory ran out */
-static int run(const void *form, Task *task, long tasks, long room, long threads) {
-    Job job = {form, task, tasks, room, 0, 0};
+/* each task once, each thread with as much space as was counted; not 0 if memory ran out */
+static int run(const void *form, Task *task, long tasks, Space counted, long threads) {
+    Job job = {form, task, tasks, counted.used, 0, 0};
     if (threads > tasks) threads = tasks;
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads > 1 && parallel && of_process == getpid()) {

@@ -11,14 +11,18 @@
 
 enum { BLOCK = 4 };   /* sums that are kept at once */
 
-typedef struct { const real *start; long image, head, channel, pose; } Planes;   /* and steps */
+typedef struct { real *start; long image, head, channel, pose; } Planes;   /* and steps */
 typedef struct {
     Planes weights, values, target, out;
     const real *scale;
     real *of_scale;
-    long b, n, d, k, g, h, w, dilation, S;
-    long K, pad, W, plane;   /* offsets, width of the rim, width and size of a padded plane */
+    long b, n, d, k, g, h, w, dilation, S, threads;
+    struct {
+        long K, pad, W, plane;   /* offsets, width of the rim, width and size of a padded plane */
+        long moved, copied;      /* planes of weights to pad, and planes to copy where w < LANES */
+    };
 } Form;
+const long form_size = sizeof(Form);
 
 /* ---- planes with a rim of zeros */
 
@@ -47,14 +51,29 @@ static const real *readable(const Form *f, const Planes *p, long channels, const
     return copy;
 }
 
-/* numbers that the copies of so many planes take */
-static long copies(const Form *f, long planes) {
-    return f->w < LANES ? planes*(f->h*f->w + LANES) : 0;
+/* ---- what a task works with */
+
+typedef struct { const real *plane; long at, step; } Weights;   /* step: from row to row */
+typedef struct {
+    long *at;                      /* of each offset, from a place to what it meets */
+    Weights *weights;              /* of each offset */
+    const real **targets;          /* of each channel */
+    real *padded, *moved, *copy;   /* planes, with room to be read beyond their ends */
+    long of_copy;                  /* from copy to copy */
+} Room;
+
+static Room lay_out(const Form *f, Space *s) {
+    Room r = {.of_copy = f->h*f->w + LANES};
+    r.at = TAKE(s, f->K, long);
+    r.weights = TAKE(s, f->K, Weights);
+    r.targets = TAKE(s, f->d, const real *);
+    r.padded = TAKE(s, f->S*f->d*f->plane + LANES, real);
+    r.moved = TAKE(s, f->moved*f->plane + LANES, real);
+    r.copy = TAKE(s, f->w < LANES ? f->copied*r.of_copy : 0, real);
+    return r;
 }
 
 /* ---- a sum over offsets, of some channels at once so that each weight is loaded once */
-
-typedef struct { const real *plane; long at, step; } Weights;   /* step: from row to row */
 
 INLINE void mix_channels(
         const Form *f, const Weights *weights, const real *padded, const long *at,
@@ -94,7 +113,7 @@ static void mix(const Form *f, const Weights *weights, const real *padded, const
 }
 
 /* the planes of a task: of an image, a head, a pose */
-static const real *planes_of(const Form *f, const Planes *p, long task) {
+static real *planes_of(const Form *f, const Planes *p, long task) {
     long b = task/f->g/f->n, n = task/f->g % f->n;
     return p->start + b*p->image + n*p->head + task % f->g*p->pose;
 }
@@ -103,38 +122,34 @@ static const real *psi_of(const Form *f, long task) {
 }
 
 /* ∂T/∂g = Σ_Δ w_Δ(x) ψ_Δ v(x+Δ) */
-static void sum_task(const void *form, long task, real *room) {
+static void sum_task(const void *form, long task, Space space) {
     const Form *f = form;
-    long at[f->K];
-    Weights weights[f->K];
-    real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
+    Room r = lay_out(f, &space);
     const real *w = planes_of(f, &f->weights, task);
     for (long o = 0; o < f->K; o++) {
         const real *plane = w + o*f->weights.channel;
-        plane = readable(f, &f->weights, f->K, plane, copy + copies(f, o));
-        weights[o] = (Weights){plane, 0, f->w};
-        at[o] = shift(f, o);
+        plane = readable(f, &f->weights, f->K, plane, r.copy + o*r.of_copy);
+        r.weights[o] = (Weights){plane, 0, f->w};
+        r.at[o] = shift(f, o);
     }
-    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
-    mix(f, weights, padded, at, psi_of(f, task), f->S, (real *)planes_of(f, &f->out, task));
+    pad_planes(f, r.padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
+    mix(f, r.weights, r.padded, r.at, psi_of(f, task), f->S, planes_of(f, &f->out, task));
 }
 
 /* ∂T/∂v = Σ_Δ w_Δ(x-Δ) ψ_Δ g(x-Δ): both are read at the target */
-static void spread_task(const void *form, long task, real *room) {
+static void spread_task(const void *form, long task, Space space) {
     const Form *f = form;
-    long at[f->K];
-    Weights weights[f->K];
-    real *padded = room, *moved = room + f->d*f->plane + LANES;
-    pad_planes(f, moved, planes_of(f, &f->weights, task), f->weights.channel, f->K);
-    pad_planes(f, padded, planes_of(f, &f->target, task), f->target.channel, f->d);
+    Room r = lay_out(f, &space);
+    pad_planes(f, r.moved, planes_of(f, &f->weights, task), f->weights.channel, f->K);
+    pad_planes(f, r.padded, planes_of(f, &f->target, task), f->target.channel, f->d);
     for (long o = 0; o < f->K; o++) {
-        at[o] = shift(f, f->K - 1 - o);
-        weights[o] = (Weights){moved + o*f->plane, at[o], f->W};
+        r.at[o] = shift(f, f->K - 1 - o);
+        r.weights[o] = (Weights){r.moved + o*f->plane, r.at[o], f->W};
     }
     for (long s = 0; s < f->S; s++) {
         const real *psi = psi_of(f, task);
-        real *out = (real *)planes_of(f, &f->out, task) + s*f->d*f->out.channel;
-        mix(f, weights, padded, at, psi ? psi + s*f->d*f->K*f->g : NULL, 1, out);
+        real *out = planes_of(f, &f->out, task) + s*f->d*f->out.channel;
+        mix(f, r.weights, r.padded, r.at, psi ? psi + s*f->d*f->K*f->g : NULL, 1, out);
     }
 }
 
@@ -164,21 +179,21 @@ INLINE void score_offsets(
         }
 }
 
-static void scores_task(const void *form, long task, real *room) {
+static void scores_task(const void *form, long task, Space space) {
     const Form *f = form;
+    Room r = lay_out(f, &space);
     long o = 0;
-    const real *targets[f->d], *target = planes_of(f, &f->target, task), *psi = psi_of(f, task);
-    real *padded = room, *copy = room + f->S*f->d*f->plane + LANES;
-    real *out = (real *)planes_of(f, &f->out, task);
+    const real *target = planes_of(f, &f->target, task), *psi = psi_of(f, task);
+    real *out = planes_of(f, &f->out, task);
     for (long c = 0; c < f->d; c++)
-        targets[c] = readable(f, &f->target, f->d, target + c*f->target.channel,
-                              copy + copies(f, c));
-    pad_planes(f, padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
+        r.targets[c] = readable(f, &f->target, f->d, target + c*f->target.channel,
+                                r.copy + c*r.of_copy);
+    pad_planes(f, r.padded, planes_of(f, &f->values, task), f->values.channel, f->S*f->d);
     for (; o + BLOCK <= f->K; o += BLOCK) {
-        if (psi) score_offsets(f, padded, targets, psi, o, out, BLOCK);
-        else score_offsets(f, padded, targets, NULL, o, out, BLOCK);
+        if (psi) score_offsets(f, r.padded, r.targets, psi, o, out, BLOCK);
+        else score_offsets(f, r.padded, r.targets, NULL, o, out, BLOCK);
     }
-    for (; o < f->K; o++) score_offsets(f, padded, targets, psi, o, out, 1);
+    for (; o < f->K; o++) score_offsets(f, r.padded, r.targets, psi, o, out, 1);
 }
 
 /* ∂T/∂ψ = Σ_x w_Δ(x) v(x+Δ) g(x), of some offsets at once, of one image, added to `out` */
@@ -205,16 +220,17 @@ INLINE void scale_offsets(
 }
 
 /* a task is a head and a pose; the sum over all images is its own */
-static void scale_task(const void *form, long task, real *room) {
+static void scale_task(const void *form, long task, Space space) {
     const Form *f = form;
+    Room r = lay_out(f, &space);
     long head = task/f->g, pose = task % f->g;
     for (long b = 0; b < f->b; b++) {
         long t = (b*f->n + head)*f->g + pose;
         const real *weights = planes_of(f, &f->weights, t), *target = planes_of(f, &f->target, t);
-        pad_planes(f, room, planes_of(f, &f->values, t), f->values.channel, f->S*f->d);
+        pad_planes(f, r.padded, planes_of(f, &f->values, t), f->values.channel, f->S*f->d);
         for (long c = 0; c < f->S*f->d; c++) {
             real *out = f->of_scale + (head*f->S*f->d + c)*f->K*f->g + pose;
-            const real *plane = room + c*f->plane;
+            const real *plane = r.padded + c*f->plane;
             long o = 0;
             if (!b) for (long i = 0; i < f->K; i++) out[i*f->g] = 0;
             const real *of_c = target + c % f->d*f->target.channel;
@@ -225,28 +241,22 @@ static void scale_task(const void *form, long task, real *room) {
     }
 }
 
-static Planes planes(const real *start, const long *steps) {
-    return (Planes){start, steps[0], steps[1], steps[2], steps[3]};
+/* ---- what Python calls: the derivative in the factor of the name, which is NULL, to `out`, or to
+   `of_scale`. Not 0 if memory ran out. */
+
+static int compute(Form *f, Task *task, long tasks, long moved, long copied) {
+    f->K = f->k*f->k;
+    f->pad = f->dilation*(f->k/2);
+    f->W = f->w + 2*f->pad;
+    f->plane = (f->h + 2*f->pad)*f->W;
+    f->moved = moved;
+    f->copied = copied;
+    Space counted = {0};
+    lay_out(f, &counted);
+    return run(f, task, tasks, counted, f->threads);
 }
 
-/* The derivative in the factor number `by`: 0 weights, 1 scale, 2 values, 3 target, which is NULL.
-   Steps from plane to plane: four of weights, values, target and out. Not 0 if memory ran out. */
-int window_form(long by, const real *weights, const real *scale, const real *values,
-                const real *target, real *out, const long *sizes, const long *steps, long threads) {
-    Form f = {.scale = scale, .of_scale = out};
-    long *const fields[] = {&f.b, &f.n, &f.d, &f.k, &f.g, &f.h, &f.w, &f.dilation, &f.S};
-    for (int i = 0; i < 9; i++) *fields[i] = sizes[i];
-    f.weights = planes(weights, steps);
-    f.values = planes(values, steps + 4);
-    f.target = planes(target, steps + 8);
-    f.out = planes(out, steps + 12);
-    f.K = f.k*f.k;
-    f.pad = f.dilation*(f.k/2);
-    f.W = f.w + 2*f.pad;
-    f.plane = (f.h + 2*f.pad)*f.W;
-    Task *const tasks[] = {scores_task, scale_task, spread_task, sum_task};
-    /* padded planes, with room to be read beyond their ends, and copies */
-    long room = (f.S*f.d + (by == 2 ? f.K : 0))*f.plane + 2*LANES;
-    room += by == 0 ? copies(&f, f.d) : by == 3 ? copies(&f, f.K) : 0;
-    return run(&f, tasks[by], (by == 1 ? 1 : f.b)*f.n*f.g, room, threads);
-}
+int window_target(Form *f) { return compute(f, sum_task, f->b*f->n*f->g, 0, f->k*f->k); }
+int window_values(Form *f) { return compute(f, spread_task, f->b*f->n*f->g, f->k*f->k, 0); }
+int window_weights(Form *f) { return compute(f, scores_task, f->b*f->n*f->g, 0, f->d); }
+int window_scale(Form *f) { return compute(f, scale_task, f->n*f->g, 0, 0); }

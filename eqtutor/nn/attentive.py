@@ -34,12 +34,12 @@ from ..core import (
 from ..groups import Group
 from ..kernels.attentive import (
     Removed,
-    Window,
     chunk_size,
     gate_macs,
     removed_in_chunks,
     removed_macs,
 )
+from ..kernels.windows import Window
 from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d
 
 # %% ../../nbs/3_papers/21_attentive.ipynb #0000002a

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..cost import count_parameters, layer_costs, peak_memory, training_step
+from ..cost import count_parameters, layer_costs
+from ..measure import peak_memory, training_step
 from ..models import MODELS
 from ..models.registry import build_model, get_model
 from ..train.experiment import check_data

@@ -146,7 +146,7 @@ def measure_training(
         torch.manual_seed(seed)
         net = TurnNet(group, WATCHED[group]).double()
         row:dict[str, Any] = {'group': group, 'seed': seed} | {name: [] for name in COMPARED}
-        def look(step:int)->None:
+        def look(step:int, row:dict=row, net:TurnNet=net)->None:
             if step not in looks: return
             for name, turns in COMPARED.items(): row[name].append(logit_change(net, unseen, turns))
         learn(net, x.double(), y, 2, seed, look=look)

@@ -17,17 +17,9 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from ..cost import (
-    CostRow,
-    Shape,
-    count_parameters,
-    in_fresh_process,
-    interleaved,
-    layer_costs,
-    step_peak,
-    training_step,
-)
+from ..cost import Shape, count_parameters, layer_costs
 from ..files import write_json
+from ..measure import CostRow, in_fresh_process, interleaved, step_peak, training_step
 from ..train import environment
 
 Networks = Mapping[str, Callable[[], nn.Module]]   # names and factories of importable modules

@@ -107,7 +107,7 @@ _UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, TypeError, Ke
 def _read_tensors(path:Path)->tuple[dict[str, Tensor], dict[str, str], str]:
     "Tensors by name, the notes beside them, and what the digest should be."
     with safe_open(path, 'pt') as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         notes = file.metadata() or {}
     return tensors, notes, _digest(tensors, notes.get('eqtutor', ''))
 

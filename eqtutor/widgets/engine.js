@@ -4,6 +4,32 @@
 //
 // Arrays are Float64Arrays, row by row, without a batch axis. By the number of axes a shape is
 //   [n] scores · [c, g] a vector on H · [c, h, w] an image · [c, g, h, w] a feature map on G.
+//
+// A graph has a `format` (others are refused), `name` and `labels` of the network and its scores,
+// `input` (shape of a picture), `group` (name, order, matrices, mul, inv, grid), `nodes` in the
+// order in which they are computed, `output` (name of the node with the scores), and `tensors` by
+// checksum: type (steps, single, short, whole: little-endian, of 2, 4, 2 and 4 bytes), shape, data
+// in base64, and for steps the length of a step. A node has a `name` (the layer's path), an `op`,
+// `inputs` (nodes before it, or 'input'), the `shape` of its value, `type` and `title` to show,
+// and keys of tensors in `weights` and `tables`. The operations, with their parameters | tensors:
+//   convolution   channels, poses, kernel_size, stride, padding, dilation, groups
+//                 | filter (o, i, entries), bias, index or turns
+//   scale         | factor, shift of each channel: a batch norm at inference
+//   group_norm    groups, channels, eps | factor, shift
+//   channel_norm  eps | factor, shift: over the channels at each place
+//   relu, sigmoid, silu, tanh
+//   add, subtract, multiply, divide   left or right, if that is a number
+//   pool          reduce, kernel_size, stride, padding: windows of the last two axes
+//   reduce        reduce (max, mean, sum), axes
+//   linear, pointwise   | matrix, bias: of the last axis; of the channels at each place
+//   reshape, permute    order
+//   concatenate   axis
+//   slice         starts, steps, sizes
+//   constant      | value
+//   write_kernels | weight (entries, slices, features), bias, moved (pose, entry): E4's kernels
+//   window_sum    kernel_size, dilation: windows of its second input, with kernels from its first
+//   self_attention   heads, reach, crop, scale
+//                 | the maps' weights and biases, vectors of offsets (K, R, d) and of poses
 
 export const FORMAT = 2;
 

@@ -24,7 +24,8 @@ from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
 from ..names import needs, require
 from ..plot import alt_text, plot_cayley_graph, png
-from ..report import layer_report, up_to
+from ..report import layer_report
+from ..trace import up_to
 
 with needs('lab'):
     import matplotlib

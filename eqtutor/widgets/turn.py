@@ -311,7 +311,7 @@ def broken_twin(net:nn.Module)->nn.Module:
         entries = torch.arange(layer.kernel_size**2)   # all filters as they are …
         slices = layer.group.relative[..., None]*len(entries)   # … from the right pose
         tables = dict(index=(slices + entries).flatten())
-        layer.tables = partial(dict, tables)
+        layer.tables = partial(dict, tables)   # type: ignore[method-assign]
         layer.make_tables()
         return twin
     raise ValueError(f'{type(net).__name__} has no GroupConv2d to break: expected a '

@@ -4,7 +4,6 @@ import torch
 
 from eqtutor.kernels import attentive
 from eqtutor.kernels.attentive import (
-    Window,
     filter_each,
     patches_at,
     peaks,
@@ -15,6 +14,7 @@ from eqtutor.kernels.attentive import (
     window_means,
 )
 from eqtutor.kernels.native import find_compiler
+from eqtutor.kernels.windows import Window
 from eqtutor.nn import AttentiveGroupConv2d
 
 WINDOW = Window(kernel_size=3, dilation=1, padding=1, stride=1)
@@ -140,12 +140,12 @@ def test_the_operators_shown_to_compilers_keep_their_word():
     "Schema, shapes of the results, gradients."
     w = torch.randn(2, 2, 3, 5, 9, requires_grad=True)
     x = torch.randn(2, 2, 3, 7, 8, requires_grad=True)
-    torch.library.opcheck(attentive._sum_and_max_op, (w, x, list(WINDOW)))
-    torch.library.opcheck(attentive._peaks_op, (torch.randn(2, 3, 5, 9), x.detach(), list(WINDOW)))
+    torch.library.opcheck(attentive._sum_and_max, (w, x, list(WINDOW)))
+    torch.library.opcheck(attentive._peaks, (torch.randn(2, 3, 5, 9), x.detach(), list(WINDOW)))
     if find_compiler() is None: return
     psi, gate = (torch.randn(s, requires_grad=True) for s in ((2, 3, 5, 9), (2, 2, 5, 7, 7)))
-    torch.library.opcheck(attentive._statistics_op, (psi, x, list(WINDOW)))
-    torch.library.opcheck(attentive._removed_op, (w, x, gate, list(WINDOW), 1))
+    torch.library.opcheck(attentive._statistics, (psi, x, list(WINDOW)))
+    torch.library.opcheck(attentive._removed, (w, x, gate, list(WINDOW), 1))
 
 
 @pytest.mark.slow

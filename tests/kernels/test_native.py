@@ -1,4 +1,7 @@
 "C on a processor: where it is built, when it is not, and that nobody can tell but by the clock."
+import ctypes
+import io
+import logging
 import os
 import shutil
 import subprocess
@@ -42,10 +45,12 @@ compiled = pytest.mark.skipif(find_compiler() is None, reason='no C compiler, or
 def forgotten():
     "What was loaded before is looked for again, and again after the test."
     yield
-    native_library.cache_clear()
+    forget()
     native.own_folder.cache_clear()
 
-def forget(): native_library.cache_clear()
+def forget():
+    native_library.cache_clear()
+    native.announce.cache_clear()
 
 
 # --- the compiler
@@ -59,11 +64,51 @@ def test_sources_compile_without_a_warning(source, real, tmp_path, monkeypatch):
     built = build(find_compiler(), source, real, tmp_path, 'x')
     assert list(tmp_path.iterdir()) == [built] and built.match('x-*.so')
 
-def test_nothing_is_built_where_none_is_wanted(monkeypatch):
-    monkeypatch.setenv('EQTUTOR_NATIVE', '0')
+@pytest.fixture
+def compiler(monkeypatch, tmp_path):
+    "One that writes down how often it runs, and an empty cache."
+    program, runs = tmp_path/'cc', tmp_path/'runs'
+    program.write_text(f'#!/bin/sh\necho >> {runs}\nexec {find_compiler()} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv('CC', str(program))
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path/'cache'))
     forget()
+    return lambda: runs.read_text().count('\n') if runs.exists() else 0
+
+class Terminal(io.StringIO):
+    def isatty(self): return True
+
+@compiled
+def test_nothing_is_built_where_none_is_wanted(compiler, monkeypatch):
+    monkeypatch.setenv('EQTUTOR_NATIVE', '0')
+    monkeypatch.setattr(sys, 'stderr', Terminal())
     assert find_compiler() is None
     assert native_library('windows', torch.float32) is None
+    window_sum(torch.randn(1, 1, 9, 4, 5), torch.randn(1, 1, 2, 4, 5), 3)
+    assert compiler() == 0 and sys.stderr.getvalue() == ''
+    monkeypatch.delenv('EQTUTOR_NATIVE')
+    forget()
+    assert native_library('windows', torch.float32) and compiler() == 1
+
+@compiled
+def test_at_a_terminal_one_line_says_that_a_compiler_runs(compiler, monkeypatch):
+    for lines in 1, 0:   # built, and then found
+        monkeypatch.setattr(sys, 'stderr', Terminal())
+        forget()
+        assert native_library('windows', torch.float32)
+        assert native_library('windows', torch.float64)
+        text = sys.stderr.getvalue()
+        assert text.count('\n') == text.count('EQTUTOR_NATIVE=0 refuses it') == lines
+    assert compiler() == 2
+
+@compiled
+@pytest.mark.parametrize('level', [logging.INFO, logging.WARNING])
+def test_elsewhere_the_log_says_it_to_who_reads_it(level, compiler, monkeypatch, caplog, capsys):
+    "A notebook would store the line, and a program that reads a pipe would meet it."
+    caplog.set_level(level, 'eqtutor')
+    assert native_library('windows', torch.float32) and compiler() == 1
+    assert len(caplog.messages) == (level == logging.INFO)
+    assert capsys.readouterr() == ('', '')
 
 @compiled
 def test_a_compiler_that_fails_is_told_of_and_torch_computes(monkeypatch, tmp_path):
@@ -195,6 +240,31 @@ def test_no_home_is_made_where_there_is_none(monkeypatch, tmp_path):
     assert library_folder().is_dir() and not (tmp_path/'gone').exists()
 
 
+# --- what Python gives to C
+
+NUMBERS = dict(N=1, S=1, R=1, Q=1, k=3, d=2, h=4, w=4, Y=6, X=6, padding=1, seed=0, drop=0)
+
+@pytest.mark.parametrize('change', [dict(w=None), dict(width=4), dict(W=8), dict(X=6.5)], ids=str)
+def test_a_number_that_is_missing_unknown_or_c_s_own_is_refused(change):
+    values = {name: n for name, n in {**NUMBERS, **change}.items() if n is not None}
+    with pytest.raises(TypeError): native.filled(native.struct_of('attention'), threads=1, **values)
+
+def test_fields_are_set_by_name_as_the_source_orders_them():
+    form = native.filled(native.struct_of('attention'), threads=5, q=torch.ones(2), **NUMBERS)
+    assert {name: getattr(form, name) for name in NUMBERS} == NUMBERS and form.threads == 5
+    assert form.q and form.kv is None
+    text = Path(native.__file__).with_name('attention.c').read_text()
+    assert 'long N, S, R, Q, k, d, h, w, Y, X, padding, threads;' in text
+    numbers = bytes(form)[10*ctypes.sizeof(ctypes.c_void_p):]   # after ten pointers
+    assert [*memoryview(numbers).cast('l')[:12]] == [1, 1, 1, 1, 3, 2, 4, 4, 6, 6, 1, 5]
+
+@compiled
+def test_a_library_with_another_form_is_not_used(compiler, monkeypatch):
+    monkeypatch.setattr(native, 'struct_of', lambda name: ctypes.c_long)
+    with pytest.warns(UserWarning, match='takes a Form of .* bytes, expected one of 8'):
+        assert native_library('windows', torch.float32) is None
+
+
 # --- what it computes
 
 def test_only_what_c_knows_goes_there():
@@ -273,7 +343,7 @@ def test_layers_compute_the_same_without_c(name, monkeypatch):
 def test_every_form_is_what_the_loops_give(window, channels, size, sources, scaled, monkeypatch):
     "The sum and its three derivatives, with and without ψ."
     torch.manual_seed(0)
-    window = Window(*window, sources)
+    window = Window.same(*window)
     poses, offsets = 2, window.kernel_size**2
     shape = poses, *size
     w, v, g = (torch.randn(2, 3, n, *shape, dtype=torch.float64)
@@ -282,8 +352,8 @@ def test_every_form_is_what_the_loops_give(window, channels, size, sources, scal
     assert runs_native('windows', w, v, g, psi)
     factors = dict(weights=w, scale=psi if scaled else None, values=v, target=g)
     def forms():
-        return [derive(by, window, *(None if name == by else f for name, f in factors.items()))
-                for by in factors]
+        return [derive(by, window, sources, *others(by)) for by in factors]
+    def others(by): return [None if name == by else f for name, f in factors.items()]
     by_c = forms()
     monkeypatch.setattr('eqtutor.kernels.windows.runs_native', lambda *tensors: False)
     for found, want in zip(by_c, forms(), strict=True):
@@ -316,7 +386,7 @@ def test_forms_are_the_same_bits_with_any_number_of_threads():
             found = []
             for threads in (1, 3):
                 torch.set_num_threads(threads)
-                found.append(derive(by, Window(3), *others))
+                found.append(derive(by, Window.same(3), 1, *others))
             assert torch.equal(*found)
     finally: torch.set_num_threads(before)
 

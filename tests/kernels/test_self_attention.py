@@ -69,6 +69,6 @@ def test_second_derivatives_are_an_error():
     args = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
     plan = AttentionPlan(None, 0, (2, 2), (2, 2), 1, 2)
     bias = torch.zeros(1, 4, 4, dtype=torch.float64)
-    y = TiledAttention.apply(*args, bias, None, None, plan, None)
+    y = TiledAttention.apply(*args, bias, plan, None, None, None)
     with pytest.raises(RuntimeError, match='first derivatives only'):
         torch.autograd.grad(y.square().sum(), args, create_graph=True)

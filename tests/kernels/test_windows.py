@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from eqtutor.kernels.windows import window_mask, window_scores, window_sum
+from eqtutor.kernels.windows import Window, _form, window_mask, window_scores, window_sum
 
 SHAPES = dict(w=(1, 2, 9, 3, 4), v=(1, 2, 2, 3, 4), psi=(2, 2, 9), q=(1, 2, 2, 3, 4))
 
@@ -20,6 +20,28 @@ def test_gradients_by_torch_func():
     assert want.abs().min() > 0
     got = torch.func.grad(loss)(v.detach())
     torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+
+
+def test_what_vmap_batches_may_be_one_factor_alone():
+    "A sum that is written in place would be too small for it."
+    w, v, psi, q = (t.detach() for t in factors())
+    many = torch.stack([w, -w, w.flip(2)])
+    want = torch.stack([window_sum(w, v, 3, psi) for w in many])
+    torch.testing.assert_close(torch.func.vmap(lambda w: window_sum(w, v, 3, psi))(many), want)
+    many = torch.stack([q, -q])
+    want = torch.stack([window_scores(q, v, 3, psi) for q in many])
+    torch.testing.assert_close(torch.func.vmap(lambda q: window_scores(q, v, 3, psi))(many), want)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('missing', range(4))
+def test_the_operator_keeps_its_word(missing):
+    "Schema, shapes and strides of the results, gradients."
+    w, v, psi, q = factors()
+    given = [w, psi[..., None, None].detach().requires_grad_(), v, q]
+    given[missing] = None
+    by = ('weights', 'scale', 'values', 'target')[missing]
+    torch.library.opcheck(_form, (by, [*Window.same(3)], 1, *given))
 
 
 # --- few bits

@@ -265,8 +265,6 @@ def requirements(*extras):
 
 
 IMPORTED_AS = {'scikit-learn': 'sklearn', 'pillow': 'PIL'}
-# `eqtutor[pcam]`; how the site is built, which is the workshop's
-OPTIONAL = {'64_data_sets': {'h5py'}, '55_widgets': {'execnb', 'nbdev'}}
 COME_ALONG = {'IPython', 'PIL', 'ipykernel', 'nbformat', 'typing_extensions', 'click'}
 
 
@@ -288,7 +286,7 @@ def test_what_a_student_s_notebooks_import_comes_with_the_extra(tmp_path):
         cells = json.loads(p.read_text(encoding='utf-8'))['cells']
         sources = [''.join(c['source']) for c in cells if c['cell_type'] == 'code']
         names = {name for s in sources for name in imported(s)} - standard
-        if left := names - brought - OPTIONAL.get(p.stem, set()): missing[p.stem] = left
+        if left := names - brought: missing[p.stem] = left
     assert not missing
     assert 'fastcore' in requirements('lab') - requirements()
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from eqtutor.cost import count_macs, interleaved, time_ratio, training_step
+from eqtutor.cost import count_macs
+from eqtutor.measure import interleaved, time_ratio, training_step
 from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.train import AUGMENTATIONS, TensorLoader

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.cost import CostRow, markdown_table
+from eqtutor.measure import CostRow, markdown_table
 from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.papers import protocol as under_test
 from eqtutor.papers.benchmarks import load_benchmarks

@@ -6,7 +6,16 @@ import torch
 from torchvision.datasets.mnist import read_image_file
 
 from eqtutor.files import checksum
-from eqtutor.train import SPLITS, check_file, data_root, digits, prepare, take_per_class, turn
+from eqtutor.train import (
+    DATASETS,
+    SPLITS,
+    check_file,
+    data_root,
+    digits,
+    prepare,
+    take_per_class,
+    turn,
+)
 
 
 def test_turn_says_what_it_takes():
@@ -75,6 +84,20 @@ def test_prepare_leaves_its_images():
 def test_per_class_is_at_most_the_smallest_class(n):
     with pytest.raises(ValueError, match='per_class must be from 1 to 116'):
         take_per_class(digits('train'), n)
+
+
+def test_per_class_draws_as_many_of_each_class_by_seed():
+    a, b, c = (take_per_class(digits('train'), 20, seed) for seed in (0, 0, 1))
+    assert a.tensors[1].bincount().tolist() == [20]*10
+    assert torch.equal(a.tensors[0], b.tensors[0])
+    assert not torch.equal(a.tensors[0], c.tensors[0])
+    label_of = {x.numpy().tobytes(): y for x, y in zip(*digits('train').tensors)}
+    assert all(label_of[x.numpy().tobytes()] == y for x, y in zip(*a.tensors))
+
+
+def test_digits_by_name():
+    by_name = DATASETS['digits'](split='valid', seed=0)
+    assert torch.equal(by_name.tensors[0], digits('valid').tensors[0])
 
 
 def test_data_root(monkeypatch):

@@ -1,6 +1,7 @@
 "What `network_graph` writes, leaves as it was, and refuses; what a page computes: test_engine."
 import base64
 import json
+import math
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from eqtutor.nn import (
 from eqtutor.nn.e4 import KernelGenerator
 from eqtutor.nn.self_attention import EquivariantSelfAttention2d
 from eqtutor.widgets.graph import UnknownLayer, network_graph
+
+from .examples import NoPermutation, two_layers
 
 X = torch.rand(1, 1, 12, 12)
 
@@ -42,6 +45,19 @@ def test_p4_cnn_travels_light():
     assert len(text) < 100_000 and json.loads(text) == graph
     assert graph['labels'] == [*'0123456789'] and graph['output'] == graph['nodes'][-1]['name']
     assert graph['group']['order'] == 4 and graph['input'] == [1, 28, 28]
+
+
+def test_weights_that_travel_are_the_parameters_and_tables_are_shared():
+    "Not the 97,960 numbers of the expanded filters; six layers read one index table."
+    torch.manual_seed(0)
+    net = perturb_(build_model('p4-cnn'))
+    graph = network_graph(net, torch.rand(1, 1, 28, 28))
+
+    def numbers(kind):
+        keys = {key for node in graph['nodes'] for key in node[kind].values()}
+        return sum(math.prod(graph['tensors'][key]['shape']) for key in keys)
+    assert numbers('weights') == sum(p.numel() for p in net.parameters()) == 24_610
+    assert numbers('tables') == 436
 
 
 def test_names_follow_the_network():
@@ -119,6 +135,16 @@ def test_twin_with_other_tables_differs_in_its_tables_alone():
         assert (a['tables'] == b['tables']) == (a['op'] != 'write_kernels')
 
 
+def test_twin_whose_filters_do_not_permute_brings_one_more_table():
+    right = perturb_(two_layers())
+    broken = two_layers(NoPermutation)
+    broken.load_state_dict(right.state_dict())
+    graphs = [network_graph(net, X) for net in (right, broken)]
+    a, b = (graph['nodes'][2] for graph in graphs)
+    assert a['weights'] == b['weights'] and a['tables'] != b['tables']
+    assert len(graphs[0]['tensors'] | graphs[1]['tensors']) == len(graphs[0]['tensors']) + 1
+
+
 class Turned(GroupConv2d):
     "Filters that are no entries of the weight."
     def filters(self): return super().filters().softmax(-1)
@@ -146,8 +172,10 @@ UNKNOWN = {
     'indexing with a tensor': lambda: lifted(Does(lambda f: f[:, torch.tensor([1, 0])])),
     'a batch norm without running': lambda: lifted(nn.BatchNorm3d(4, track_running_stats=False)),
     'dropout that is always on': lambda: lifted(Does(nn.functional.dropout)),
-    "'relu_' in place on a tensor that has views":
-        lambda: lifted(Does(lambda f: f.flatten(1).relu_())),
+    "'add' of numbers that were changed in place behind a view":
+        lambda: lifted(Does(lambda f: (f.flatten(1).relu_(), f + 1)[1])),
+    'an output that was changed in place behind a view':
+        lambda: lifted(Does(lambda f: (f.flatten(1).relu_(), f)[1])),
     'a pool with ceil_mode, or means of what lies inside':
         lambda: nn.Sequential(nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
     'a pool with dilation or ceil_mode': lambda: nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True)),
@@ -165,6 +193,19 @@ def test_what_the_engine_does_not_know_is_named(message):
     with pytest.raises(UnknownLayer, match=message) as caught: network_graph(net, X)
     if ' at ' in message: assert 'EquivariantConv2d' in str(caught.value)
     assert len(nn.modules.module._global_forward_hooks) == hooks
+
+
+def test_a_view_that_is_changed_in_place_is_followed():
+    graph = network_graph(lifted(Does(lambda f: f.flatten(1).relu_())), X)
+    assert [node['op'] for node in graph['nodes']] == ['convolution', 'reshape', 'relu']
+
+
+def test_a_constant_that_is_written_into_travels_as_it_was():
+    net = lifted(Does(lambda f: torch.ones(1, 4, 4, 10, 10).add_(f)))
+    graph = network_graph(net, X, 'single')
+    assert [node['op'] for node in graph['nodes']] == ['convolution', 'constant', 'add']
+    value = graph['tensors'][graph['nodes'][1]['weights']['value']]
+    assert (np.frombuffer(base64.b64decode(value['data']), '<f4') == 1).all()
 
 
 def test_layer_that_is_not_what_its_class_says_is_refused():

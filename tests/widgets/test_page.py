@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from eqtutor.cost import interleaved
 from eqtutor.groups import C, Group, get_group
+from eqtutor.measure import interleaved
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.widgets import (
     ClickAndTurn,

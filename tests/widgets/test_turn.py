@@ -9,6 +9,7 @@ from PIL import Image, PngImagePlugin
 from torch import nn
 
 from eqtutor.actions import rotate
+from eqtutor.equivariance import equivariance_error
 from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.report import layer_report
@@ -246,6 +247,26 @@ def test_the_game_of_chapter_04_has_one_broken_layer_a_network():
     reports = {name: layer_report(net.double(), x, 'p4') for name, net in game.networks.items()}
     assert not game.unknown and {name: r.first_broken for name, r in reports.items()} == GUILTY
     assert all(len(r.offenders) == 1 for r in reports.values())
+
+
+def test_the_broken_layer_of_the_first_page_breaks_the_symmetry_from_itself_on():
+    nets, digits, _ = upright_networks()
+    x = hero().input(digits['a 7']).double()
+    layers = dict(nets['broken network'].double().layers.named_children())
+    for name, rises in ('relu1', False), ('conv2', True), ('relu2', True):
+        upto = nn.Sequential(*[*layers.values()][:[*layers].index(name) + 1])
+        errors = max(equivariance_error(upto, x, 'p4'))
+        assert errors > .1 if rises else errors < 1e-10, name
+
+
+def test_the_first_page_is_asked_for_its_fault():
+    assert hero().expect_broken('broken network', 'plain network') is hero()
+    with pytest.raises(AssertionError, match='shows ✗'): hero().expect_broken('p4 network')
+
+
+def test_a_page_of_two_layers_is_small_and_has_the_same_bytes_each_time():
+    text = TurnThePicture(two_layers(), letter(), layer='2').html()
+    assert len(text) < 100_000 and text == TurnThePicture(two_layers(), letter(), layer='2').html()
 
 
 def test_whoever_goes_through_the_layers_finds_the_broken_one(see):

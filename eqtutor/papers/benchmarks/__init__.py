@@ -7,7 +7,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING: from ..protocol import Comparison
+if TYPE_CHECKING:
+    from ..protocol import Comparison
 
 __all__ = ['BENCHMARKS', 'Benchmark', 'benchmark', 'load_benchmarks']
 

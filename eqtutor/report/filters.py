@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .actions import act
-from .groups import Group
+from ..actions import act
+from ..groups import Group
 
 # torch's convolutions and the order of what they take
 _BOTH = 'input', 'weight', 'bias', 'stride', 'padding'
@@ -57,7 +57,7 @@ class OtherFilters(TorchFunctionMode):
         super().__init__()
         self.group, self.elements, self.thin = group, elements, thin
         self.room = _ROOM
-        self.known:dict[Any, Tensor] = {}        # by weight or layer: they must not change
+        self.filters:dict[Any, Tensor] = {}      # by weight or layer: they must not change
         self.layer:Any = None # that is running
         self.banks = [m for m in net.modules() if has_bank(m)]
 
@@ -79,21 +79,21 @@ class OtherFilters(TorchFunctionMode):
     def _end(self, *_)->None: self.layer = None
 
     def _bank(self, layer:Any)->Tensor:
-        if layer in self.known: return self.known[layer]
+        if layer in self.filters: return self.filters[layer]
         bank = type(layer).filters(layer)
         self.room -= bank.numel()
-        if self.room >= 0: self.known[layer] = bank
+        if self.room >= 0: self.filters[layer] = bank
         return bank
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if function not in _ARGUMENTS: return function(*args, **kwargs)
         given = dict(zip(_ARGUMENTS[function], args)) | kwargs
-        x, weight = given['input'], given['weight']
+        weight = given['weight']
         free = self.layer is not None or isinstance(weight, nn.Parameter)
         if self.thin and free and self._fits(function, given):
             return self._thinned(function, given)
-        given['weight'] = self._made(weight, self._symmetric)
+        given['weight'] = self.cached(weight, self._symmetric)
         return function(**given)
 
     def _fits(self, function, given:dict[str, Any])->bool:
@@ -103,10 +103,10 @@ class OtherFilters(TorchFunctionMode):
         if _ARGUMENTS[function] is _TRANSPOSED: return x.shape[1] == weight.shape[0]
         return x.shape[1] == weight.shape[1]*given.get('groups', 1)
 
-    def _made(self, weight:Tensor, make:Callable[..., Tensor], *more:Any)->Tensor:
-        if weight in self.known: return self.known[weight]
+    def cached(self, weight:Tensor, make:Callable[..., Tensor], *more:Any)->Tensor:
+        if weight in self.filters: return self.filters[weight]
         filters = make(weight, *more)
-        if isinstance(weight, nn.Parameter): self.known[weight] = filters
+        if isinstance(weight, nn.Parameter): self.filters[weight] = filters
         return filters
 
     def _symmetric(self, weight:Tensor)->Tensor:
@@ -127,10 +127,10 @@ class OtherFilters(TorchFunctionMode):
         blocks, space = given.get('groups', 1), [1]*(x.ndim - 2)
         before, after = (self.layer.in_poses, self.layer.out_poses) if self.layer else (1, 1)
         if _ARGUMENTS[function] is _TRANSPOSED:
-            one = self._made(weight, self._one, before, after)
+            one = self.cached(weight, self._one, before, after)
             outputs = weight.shape[1]//after      # channels of a block
         else:
-            one = self._made(weight, self._one, after, before)
+            one = self.cached(weight, self._one, after, before)
             outputs = weight.shape[0]//blocks//after
         x = x.unflatten(1, (blocks, -1, before))
         mix = torch.einsum('bgiq...,i->bgq...', x, _mixed(x.shape[2], x)).flatten(0, 1)

@@ -1,0 +1,260 @@
+"Sides of square pictures on which a network is exact: measured, with many weights."
+# Plain module: edited by hand, no notebook exports it.
+
+import copy
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import count as count_from
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ..actions import act, reversed_axes
+from ..equivariance import perturb_, tolerance
+from ..groups import Group, generate, get_group
+from ..trace import tensors_in
+from .advice import short_name
+from .examination import Examination
+from .filters import OtherFilters
+from .layers import keeps_grid, layer_report
+
+DRAWS, PATIENCE = 6, 8   # draws to pass, draws that may say nothing
+REACH = 64               # how far to look for the first
+
+
+class Precision(TorchFunctionMode):
+    "Notes whether anything is computed in less than float64."
+    narrow = False
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **kwargs or {})
+        if isinstance(out, Tensor) and out.is_floating_point():
+            self.narrow |= out.dtype != torch.float64
+        return out
+
+
+class SizeTrial:
+    "A copy of a network, tried on pictures of many sides with other weights each time."
+    def __init__(self,
+        net:nn.Module,
+        group:Group,
+        channels:int|None, # of the picture; those of the first layer if None
+        double:bool,       # in float64?
+    ):
+        self.original, self.net = net, copy.deepcopy(net).eval()
+        if double: self.net.double()
+        self.is_plain = not any(map(is_on_group, self.net.modules()))
+        self.moves = generators(group)
+        if self.is_plain and not self.moves and any(reversed_axes(group)):
+            group = get_group('C2')   # of C3, say, no turn keeps the grid
+            self.moves = generators(group)
+        self.group = group
+        for m in self.net.modules():  # nothing to measure: the layers' own rule decides
+            if not self.moves and hasattr(m, 'strict'):
+                m.strict = True    # type: ignore[assignment]
+        if channels is None:
+            sizes = (getattr(m, 'in_channels', None) for m in net.modules())
+            channels = next((c for c in sizes if isinstance(c, int)), None)
+            if not channels:
+                raise ValueError('no layer says how many channels a picture has: say channels=…')
+        self.like = next(self.net.parameters(), torch.empty((), dtype=torch.float64))
+        self.channels = channels
+        self.examination = Examination(group, [], {}, tolerance(self.like))
+        self.watch = Precision()
+        self.numbers:dict[int, int] = {}   # that come out, by side
+        self.refused:dict[int, Exception] = {}
+
+    def draw(self, seed:int)->None:
+        "Other weights and statistics; constants, a blur's filter say, stay."
+        moving = 'running_mean', 'running_var'
+        constants = [(b, b.clone()) for name, b in self.net.named_buffers()
+                     if not name.endswith(moving)]
+        self.net.load_state_dict(self.original.state_dict())
+        # the noise, and its opposite: a gate that closes by one opens by the other
+        perturb_(self.net, scale=(.5, -.5)[seed % 2], seed=seed//2)
+        # a column too many at one end is a maximum's where all others lie below it
+        if seed//2 % 2:
+            for name, p in self.net.named_parameters():
+                if name.endswith('bias'): p.neg_()
+        for b, value in constants: b.copy_(value)
+        turns = list(generate(self.group, *self.moves)) if self.is_plain else [0]
+        # of six draws one has all channels
+        self.filters = OtherFilters(self.net, self.group, turns, thin=seed % 6 != 1)
+        self.seed = seed
+
+    def run(self, n:int, x:Tensor)->list[Tensor]|None:
+        "The outputs; None where the network refuses a picture of n×n pixels."
+        try:
+            with (warnings.catch_warnings(), self.filters,
+                  nullcontext() if self.numbers else self.watch):
+                warnings.simplefilter('ignore')
+                y = tensors_in(self.net(x.clone()))[0]
+        except Exception as error:
+            if 'memory' in str(error): raise
+            self.refused[n] = error
+            return None
+        return y if y and all(t.numel() for t in y) else None
+
+    def pictures(self, n:int)->Tensor:
+        "Pictures of n×n pixels, and others near them: `(2, b, c, n, n)`."
+        # few numbers may be equal by chance: maxima are, half of the time
+        many = max(1, 16//self.numbers.get(n, 16)) if self.filters.thin else 1
+        noise = torch.Generator().manual_seed(100*n + self.seed)
+        x = torch.randn(2, min(many, 12), self.channels, n, n, generator=noise,
+                        dtype=torch.float64)
+        x[1] = x[0] + x[1]/10
+        x *= 4**(self.seed % 3)     # faint beside the biases, or strong
+        return x.to(self.like)
+
+    def is_exact(self, n:int)->bool|None:
+        "On n×n pixels; None if this draw cannot tell."
+        x, near = self.pictures(n)
+        if (y := self.run(n, x)) is None: return False
+        self.numbers[n] = sum(t.numel()//len(x) for t in y)
+        moved:dict[int, list[Tensor]] = {}
+        for h in self.moves:     # one at a time: the first failure decides
+            z = self.run(n, act(self.group, h, x))
+            if z is None or len(z) != len(y): return False
+            moved[h] = z
+            verdicts = [self.moves_along(t, {q: m[k] for q, m in moved.items()})
+                        for k, t in enumerate(y)]
+            if False in verdicts: return False
+            if None in verdicts: return None
+        if not self.moves: return True
+        # does any output hear of the picture? Zeros, and what is saturated, do not
+        for a, b in zip(y, self.run(n, near) or []):
+            if not a.is_floating_point(): continue   # two may be equal by chance
+            if a.shape != b.shape: return True
+            if (a - b).abs().max() > 10*self.examination.tol*a.abs().max(): return True
+        return None
+
+    def moves_along(self, y:Tensor, moved:dict[int, Tensor])->bool|None:
+        "Is `moved` what the elements make of y, in some layout? None is in between."
+        examination, poses, shape = self.examination, len(self.group), y.shape
+        # square images of which the places may stand in one axis
+        areas = {a for n in shape for a in (n, n - 1, n//poses)}
+        sides = sorted({math.isqrt(a) for a in areas})
+        examination.sizes = [(m, m) for m in sides if m > 1 and m*m in areas]
+        needed = set()   # what moves in what looks like an image, a feature map, a vector on H
+        if len(shape) == 4 and shape[2] == shape[3] or len(shape) == 5 and shape[2] == poses:
+            needed.add('y')
+        if len(shape) in (3, 5) and shape[2] == poses: needed.add('g')
+        unclear = False
+        for layout in examination.candidates(y):
+            if not needed <= set(''.join(layout.axes)): continue
+            errors = [examination.error(layout, y, h, z) for h, z in moved.items()]
+            if all(e <= examination.tol for e in errors): return True
+            unclear |= not any(e > 100*examination.tol for e in errors)   # NaN is not
+        return None if unclear else False
+
+
+def generators(
+    group:Group,
+)->list[int]:
+    "Elements from which all that keep the pixel grid follow."
+    chosen:list[int] = []
+    for h in group.elements:
+        if keeps_grid(group, h) and h not in generate(group, *chosen): chosen.append(h)
+    return chosen
+
+
+def is_on_group(
+    m:Any, # a module
+)->bool:
+    "Is it a layer on a group, with weights? A pool is not, nor what has such layers."
+    group = getattr(m, 'group', None)
+    if not isinstance(group, Group) or len(group) == 1: return False
+    of_ours = any(c.__module__.startswith('eqtutor.nn') for c in type(m).__mro__)
+    return any(True for _ in m.parameters(recurse=of_ours))
+
+
+@torch.no_grad()
+def exact_sizes(
+    net:nn.Module,
+    group:Group|str,
+    near:int=224,            # the size you want
+    channels:int|None=None,  # of the picture; those of the first layer if None
+    count:int=5,             # how many to name
+)->list[int]:
+    """Sides of square pictures on which the network is exact: the nearest, measured.
+
+    The network runs on the sides from `near/2` to `2*near + 63`, the nearest first. If
+    none within 64 of `near` is exact, that is an error which says who is at fault. A
+    plain network, without a layer on a group, is measured as if its filters turned. On
+    a group that keeps no pixel grid, C3 say, the layers' own rule decides. Not seen is
+    a branch that the values of other pictures would take; not named is a side on which
+    the output does not hear of the picture.
+    """
+    group, like = get_group(group), next(net.parameters(), torch.zeros(()))
+    doubles = {like.device.type != 'mps', like.dtype == torch.float64}
+    for double in sorted(doubles, reverse=True):
+        trial = SizeTrial(net, group, channels, double)
+        if sizes := nearest_sizes(trial, near, count): return sizes
+        if trial.numbers and not trial.watch.narrow: break
+    raise ValueError(why_no_size(trial, near))
+
+
+def nearest_sizes(
+    trial:SizeTrial,
+    near:int,        # arguments as for `exact_sizes`
+    count:int,
+)->list[int]:
+    "The nearest sides that pass six draws; those that fail one are gone."
+    sides:Sequence[int] = sorted(range(max(1, near//2), 2*near + 64),
+                                 key=lambda n: (abs(n - near), n))
+    passed, silent = Counter[int](), Counter[int]()
+    for seed in count_from(0):
+        trial.draw(seed)
+        # where five sides have said nothing for long, the others are asked once
+        given_up = [n for n in silent if silent[n] >= PATIENCE]
+        patience = PATIENCE if passed.total() or not given_up else 1
+        kept:list[int] = []
+        for i, n in enumerate(sides):
+            if len(kept) == count:
+                kept += sides[i:]
+                break
+            if not kept and abs(n - near) > REACH: break
+            exact = trial.is_exact(n)
+            passed[n] += exact is True
+            silent[n] += exact is None
+            if exact is not False and silent[n] < patience: kept.append(n)
+        sides = kept
+        named = sides[:count]
+        if all(passed[n] >= DRAWS for n in named): break
+    if not named and (given_up := [n for n in silent if silent[n] >= patience]):
+        n = given_up[0]
+        raise ValueError(
+            f'on {n}×{n} pixels nothing can be measured: the output hardly hears of '
+            'the picture (zeros, a saturated softmax, integers), or is not finite. '
+            'Leave the last layers away and ask again')
+    return sorted(named)
+
+
+def why_no_size(
+    trial:SizeTrial,
+    near:int,        # as for `exact_sizes`
+)->str:
+    "Why no size is exact: nothing runs, or who breaks the symmetry on one that does."
+    first, last = max(1, near//2, near - REACH), near + REACH
+    where = f'{first} to {last} pixels a side'
+    if not trial.numbers:
+        n, error = next(iter(trial.refused.items()), (near, 'nothing comes out'))
+        return (f'the network takes no picture of {trial.channels} channels and '
+                f'{where}, one input (b, c, n, n). On {n}×{n}: {error} '
+                '(if its pictures have other channels, say channels=…)')
+    n, name = min(trial.numbers), short_name(trial.group)
+    try:
+        with trial.filters, warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
+    except Exception: faults = []   # it cannot be followed: another path, say
+    faults.sort(key=lambda s: 'over at one end' in s.reason)   # a size may mend those
+    lines = [f'\n- {s.name} ({s.where or s.cls}): {s.reason}' for s in faults[:3]]
+    at_fault = 'these break the symmetry:' if lines else 'nobody breaks it alone.'
+    return (f'no picture of {where} is exact to {trial.group.name}: look at '
+            f"layer_report(net, x, '{name}'). On {n}×{n} {at_fault}{''.join(lines)}")
