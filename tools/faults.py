@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -214,7 +215,9 @@ FAULTS = {'loop': (killed_loop, 200), 'command': (killed_command, 20), 'full': (
 def inject(times:dict[str, int], seed:int)->list[Count]:
     "Each fault so often; what went wrong."
     torch.set_num_threads(1)
-    digits('valid')   # once, for all forks
+    # once, for all forks: one that gives up its rights may not be able to read a library
+    for library in 'accelerate', 'filelock', 'torch._dynamo': import_module(library)
+    digits('valid')
     draw, counts = random.Random(seed), []
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)

@@ -522,7 +522,7 @@ def run_benchmark(
         say(f'bench {name}: {row}')
         if now + longest > deadline: raise BudgetSpent
 
-    store = place.unfinished/f'bench-{name}.json'
+    store = place.unfinished/f'bench-{name}.rows'
     with claimed(store) as mine:
         if not mine: return [f'bench {name}: another process measures it in {place.out}']
         device = training_device().partition(':')[0]

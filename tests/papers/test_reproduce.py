@@ -316,7 +316,7 @@ def test_a_benchmark_keeps_its_rows_and_goes_on(quick, tmp_path, capsys):
     record = json.loads(place.benchmark('quick').read_text())
     assert [row['name'] for row in record['tables']['t']] == ['a', 'b']
     assert record['left out'] == {'t: c': 'too large'}
-    assert not (place.unfinished/'bench-quick.json').exists()
+    assert not (place.unfinished/'bench-quick.rows').exists()
     assert 'bench quick: t: b' in capsys.readouterr().out
     plan = make_plan([], place, benchmarks=order.benchmarks)
     assert 'benchmark quick (complete)' in str(plan)
@@ -326,7 +326,7 @@ def test_a_benchmark_keeps_its_rows_and_goes_on(quick, tmp_path, capsys):
 def test_a_benchmark_belongs_to_one_process(quick, tmp_path):
     place, order = place_in(tmp_path), Order(['bench.quick'])
     plan = make_plan([], place, benchmarks=order.benchmarks)
-    with claimed(place.unfinished/'bench-quick.json'):
+    with claimed(place.unfinished/'bench-quick.rows'):
         assert carry_out(plan, place, order) == FAILED
     assert quick == []
 
