@@ -139,6 +139,8 @@ def options_of(source):
 
 def output_of(output, said, pictures):
     data = output.get('data', {})
+    if output['output_type'] == 'error' or 'text/html' in data:   # nbdev_docs would publish both
+        raise ValueError(f'an error, or HTML, which needs scripts from elsewhere: {[*data]}')
     if 'text/markdown' in data: return text_of(data['text/markdown'])
     if 'image/png' in data: return figure_of(output, said, pictures)
     words = text_of(data.get('text/plain', output.get('text', '')))
