@@ -236,13 +236,13 @@ def _find(table:Mapping[tuple, Callable], layer:nn.Module)->Callable|None:
 
 
 def convert(
-    net:nn.Module,         # a plain network; it stays as it is
+    net:nn.Module,
     group:Group|str,
-    width:float=1.,        # the new number of channels over the old
-    x:Tensor|None=None,    # an input; a picture of 64×64 if None
-    reduce:str='max',      # over the poses, where the places are pooled: 'max', 'mean'
-    weights:bool=False,    # put the network's weights in: see Proposition 68.1
-    check:bool=True,       # measure the result; False where its cost alone matters
+    width:float=1.,
+    x:Tensor|None=None,
+    reduce:str='max',
+    weights:bool=False,
+    check:bool=True,
 )->nn.Module:
     """The network with each layer's counterpart on the group; measured, or refused.
 
@@ -250,6 +250,22 @@ def convert(
     result. A `ValueError` names the layer or the line that has no counterpart or breaks
     the symmetry, and what to write there. Off the pixel grid (C8) the same network on
     p4 or p4m is measured.
+
+    Parameters
+    ----------
+    net : nn.Module
+        a plain network; it stays as it is
+    group : Group | str
+    width : float, default 1.0
+        the new number of channels over the old
+    x : Tensor | None, default None
+        an input; a picture of 64×64 if None
+    reduce : str, default 'max'
+        over the poses, where the places are pooled: 'max', 'mean'
+    weights : bool, default False
+        put the network's weights in: see Proposition 68.1
+    check : bool, default True
+        measure the result; False where its cost alone matters
     """
     plain, group = copy.deepcopy(net).eval(), get_group(group)
     if weights and width != 1:
@@ -313,14 +329,29 @@ COSTS:dict[str, Callable[[nn.Module, Tensor], float]] = {
     'time': _time}
 
 def match_width(
-    make:Callable[[Any, int], nn.Module], # called with group and width
+    make:Callable[[Any, int], nn.Module],
     group:Group|str,
-    like:nn.Module,        # the network to match
-    by:str='parameters',   # 'parameters', 'macs' or 'time' (of forward and backward)
-    x:Tensor|None=None,    # an input of both, for 'macs' and 'time'
-    most:int=4096,         # the largest width to try
+    like:nn.Module,
+    by:str='parameters',
+    x:Tensor|None=None,
+    most:int=4096,
 )->int:
-    "The width at which `make(group, width)` costs most nearly what `like` does."
+    """The width at which `make(group, width)` costs most nearly what `like` does.
+
+    Parameters
+    ----------
+    make : Callable[[Any, int], nn.Module]
+        called with group and width
+    group : Group | str
+    like : nn.Module
+        the network to match
+    by : str, default 'parameters'
+        'parameters', 'macs' or 'time' (of forward and backward)
+    x : Tensor | None, default None
+        an input of both, for 'macs' and 'time'
+    most : int, default 4096
+        the largest width to try
+    """
     cost = COSTS[one_of(by, *COSTS)]
     if x is None and by != 'parameters':
         raise ValueError(f'by={by!r} runs both networks: give an input, x=…')

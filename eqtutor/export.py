@@ -102,10 +102,19 @@ def norms_behind(
 @torch.no_grad()
 def to_plain(
     net:nn.Module,
-    fold:bool=True,         # put batch norms into the convolutions before them
-    x:Tensor|None=None,     # an input; pictures near 32×32 if None
+    fold:bool=True,
+    x:Tensor|None=None,
 )->fx.GraphModule:
-    "The network at inference as a graph of plain torch: no eqtutor code is in it."
+    """The network at inference as a graph of plain torch: no eqtutor code is in it.
+
+    Parameters
+    ----------
+    net : nn.Module
+    fold : bool, default True
+        put batch norms into the convolutions before them
+    x : Tensor | None, default None
+        an input; pictures near 32×32 if None
+    """
     net = copy.deepcopy(net).eval()
     x = example_input(net) if x is None else x
     two, three = torch.cat([x, x])[:2], torch.cat([x, x, x])[:3]
@@ -240,10 +249,19 @@ class GraphBuilder:
 
 def export_network(
     net:nn.Module,
-    path:str|Path,       # net.pt2, net.onnx or net.safetensors
-    x:Tensor|None=None,  # an input; pictures near 32×32 if None
+    path:str|Path,
+    x:Tensor|None=None,
 )->Path:
-    "Write the plain network: a program, an ONNX model, or its weights alone."
+    """Write the plain network: a program, an ONNX model, or its weights alone.
+
+    Parameters
+    ----------
+    net : nn.Module
+    path : str | Path
+        net.pt2, net.onnx or net.safetensors
+    x : Tensor | None, default None
+        an input; pictures near 32×32 if None
+    """
     path = Path(path)
     one_of(path.suffix, '.pt2', '.onnx', '.safetensors')
     x = example_input(net) if x is None else x
@@ -287,9 +305,21 @@ def frozen_conv(
 @torch.no_grad()
 def fold(
     net:nn.Module,
-    x:Tensor|None=None, # an input; pictures near 32×32 if None
-)->nn.Module:           # the same net
-    "Change a network for inference: banks frozen, norms folded; there is no way back."
+    x:Tensor|None=None,
+)->nn.Module:
+    """Change a network for inference: banks frozen, norms folded; there is no way back.
+
+    Parameters
+    ----------
+    net : nn.Module
+    x : Tensor | None, default None
+        an input; pictures near 32×32 if None
+
+    Returns
+    -------
+    nn.Module
+        the same net
+    """
     net.eval()
     calls = record_calls(net, example_input(net) if x is None else x, becomes_module)
     times = Counter(id(call.function) for call in calls)

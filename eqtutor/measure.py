@@ -28,11 +28,21 @@ from .interpreter import python
 
 
 def training_step(
-    net:nn.Module,      # images to scores `(b, classes)`
-    x:Tensor,           # on the device of the net
-    precision:str='no', # 'no' (float32), or 'bf16' by autocast
+    net:nn.Module,
+    x:Tensor,
+    precision:str='no',
 )->float:
-    "Forward, cross-entropy, backward; gradients are dropped. Returns the loss."
+    """Forward, cross-entropy, backward; gradients are dropped. Returns the loss.
+
+    Parameters
+    ----------
+    net : nn.Module
+        images to scores `(b, classes)`
+    x : Tensor
+        on the device of the net
+    precision : str, default 'no'
+        'no' (float32), or 'bf16' by autocast
+    """
     half = precision == 'bf16'
     with torch.autocast(x.device.type, torch.bfloat16) if half else nullcontext():
         scores = net(x)
@@ -43,13 +53,24 @@ def training_step(
     return loss.item()   # waits for the device
 
 def interleaved(
-    steps:Mapping[str, Callable[[], Any]], # each ends when its work is done
+    steps:Mapping[str, Callable[[], Any]],
     repeats:int=9,
-    warm_up:int=1,          # rounds before the first that counts
-    # after so many no other round begins; one to warm up and one that counts always do
+    warm_up:int=1,
     seconds:float=math.inf,
 )->dict[str, list[float]]:
-    "Seconds of each repeat of each step; they take turns, after rounds to warm up."
+    """Seconds of each repeat of each step; they take turns, after rounds to warm up.
+
+    Parameters
+    ----------
+    steps : Mapping[str, Callable[[], Any]]
+        each ends when its work is done
+    repeats : int, default 9
+    warm_up : int, default 1
+        rounds before the first that counts
+    seconds : float, default math.inf
+        after so many no other round begins; one to warm up and one that counts always
+        do
+    """
     times:dict[str, list[float]] = {name: [] for name in steps}
     until = time.perf_counter() + seconds
     for i in range(-warm_up, repeats):
@@ -63,11 +84,22 @@ def interleaved(
 def time_ratio(
     net:nn.Module,
     yardstick:nn.Module,
-    x:Tensor,                     # input of the net
-    yardstick_x:Tensor|None=None, # input of the yardstick; `x` if None
+    x:Tensor,
+    yardstick_x:Tensor|None=None,
     repeats:int=9,
 )->float:
-    "Time of a training step over the yardstick's: medians of interleaved repeats."
+    """Time of a training step over the yardstick's: medians of interleaved repeats.
+
+    Parameters
+    ----------
+    net : nn.Module
+    yardstick : nn.Module
+    x : Tensor
+        input of the net
+    yardstick_x : Tensor | None, default None
+        input of the yardstick; `x` if None
+    repeats : int, default 9
+    """
     other = x if yardstick_x is None else yardstick_x
     steps = {'net': partial(training_step, net, x),
              'yardstick': partial(training_step, yardstick, other)}
@@ -142,13 +174,29 @@ def run_job()->None:
     print(json.dumps(resolve_name(function)(*args)))
 
 def peak_memory(
-    # a function of an importable module, or a `functools.partial` of one
     make:Callable[[], nn.Module],
-    shape:Sequence[int],          # of the input, batch included
-    device:str='cpu',             # or 'cuda'
-    timeout:float=600,            # seconds
-)->int:                           # bytes
-    "Peak memory of one training step over the built network, in a fresh process."
+    shape:Sequence[int],
+    device:str='cpu',
+    timeout:float=600,
+)->int:
+    """Peak memory of one training step over the built network, in a fresh process.
+
+    Parameters
+    ----------
+    make : Callable[[], nn.Module]
+        a function of an importable module, or a `functools.partial` of one
+    shape : Sequence[int]
+        of the input, batch included
+    device : str, default 'cpu'
+        or 'cuda'
+    timeout : float, default 600
+        seconds
+
+    Returns
+    -------
+    int
+        bytes
+    """
     return in_fresh_process('eqtutor.measure:measured_peak', make, tuple(shape), str(device),
                             timeout=timeout)
 
@@ -179,17 +227,34 @@ class CostRow:
     repeats:int|None = None        # of which `time` and `seconds` are medians
 
 def cost_table(
-    networks:Mapping[str, Callable[[], nn.Module]], # name to factory
-    shape:Sequence[int],                            # of the input, batch included
-    # factory; needed for time and memory ratios
+    networks:Mapping[str, Callable[[], nn.Module]],
+    shape:Sequence[int],
     yardstick:Callable[[], nn.Module]|None=None,
-    yardstick_shape:Sequence[int]|None=None,        # of its input; `shape` if None
-    time:bool=False,                                # measure time ratios
-    memory:bool=False,                 # measure memory, each network in a fresh process
+    yardstick_shape:Sequence[int]|None=None,
+    time:bool=False,
+    memory:bool=False,
     device:str='cpu',
     repeats:int=9,
 )->list[CostRow]:
-    "Parameters and MACs; if asked for, time and memory of a training step."
+    """Parameters and MACs; if asked for, time and memory of a training step.
+
+    Parameters
+    ----------
+    networks : Mapping[str, Callable[[], nn.Module]]
+        name to factory
+    shape : Sequence[int]
+        of the input, batch included
+    yardstick : Callable[[], nn.Module] | None, default None
+        factory; needed for time and memory ratios
+    yardstick_shape : Sequence[int] | None, default None
+        of its input; `shape` if None
+    time : bool, default False
+        measure time ratios
+    memory : bool, default False
+        measure memory, each network in a fresh process
+    device : str, default 'cpu'
+    repeats : int, default 9
+    """
     if time and yardstick is None:
         raise ValueError('time is a ratio: give yardstick=, the factory of the network '
                          'to compare with.')

@@ -346,15 +346,28 @@ class Recorder(TorchFunctionMode):
 
 def record_calls(
     net:nn.Module,
-    x:Any, # an input, several as a tuple, or by name as a dictionary
-    # which modules are layers; those of `innermost_layers` if None
+    x:Any,
     is_layer:Callable[[nn.Module], bool]|None=None,
-    keep:bool=True, # what goes in and comes out; only its shape and type if False
-    # as for `Recorder`: what is written down in place of a module or function
+    keep:bool=True,
     plain_form:Callable[[Any], Callable|None]=lambda function: None,
-    constants:bool=False, # layers, too, in whose arguments the input has no part
+    constants:bool=False,
 )->list[Call]:
-    "The calls of a forward pass; the last one is the network's output."
+    """The calls of a forward pass; the last one is the network's output.
+
+    Parameters
+    ----------
+    net : nn.Module
+    x : Any
+        an input, several as a tuple, or by name as a dictionary
+    is_layer : Callable[[nn.Module], bool] | None, default None
+        which modules are layers; those of `innermost_layers` if None
+    keep : bool, default True
+        what goes in and comes out; only its shape and type if False
+    plain_form : Callable[[Any], Callable | None], default lambda function: None
+        as for `Recorder`: what is written down in place of a module or function
+    constants : bool, default False
+        layers, too, in whose arguments the input has no part
+    """
     recorder, x = Recorder(net, is_layer, keep, plain_form, constants), map_tensors(x, torch.clone)
     if isinstance(x, dict): args, kwargs = (), x
     else: args, kwargs = tuple(x) if isinstance(x, tuple | list) else (x,), {}
@@ -371,9 +384,16 @@ class _Reached(Exception):
 
 def up_to(
     net:nn.Module,
-    name:str, # of a submodule, as in `net.named_modules()`
+    name:str,
 )->Callable[[Tensor], Tensor]:
-    "The map from the network's input to the output of one of its layers."
+    """The map from the network's input to the output of one of its layers.
+
+    Parameters
+    ----------
+    net : nn.Module
+    name : str
+        of a submodule, as in `net.named_modules()`
+    """
     layers = dict(net.named_modules())
     if name not in layers:
         names = ', '.join(n for n in layers if n)

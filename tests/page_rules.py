@@ -114,7 +114,8 @@ def offline(nb):
         for address in (x for text in shown for x in REMOTE.findall(text)):
             yield f'cell {i}: {address} comes from another host'
 
-INSTALL = '! [ -e /content ] && pip install -Uqq eqtutor fastcore  # on Google Colab'
+INSTALL = ("! [ -e /content ] && pip install -Uqq 'eqtutor[train]' fastcore ipywidgets"
+           '  # on Google Colab')
 
 def installs(nb):
     "On Colab, and only there, a chapter installs the package: in a cell that nobody else sees."

@@ -242,14 +242,23 @@ STRICT_WHERE = 'EQTUTOR_STRICT', 'IN_TEST', 'PYTEST_CURRENT_TEST', 'NBGRADER_EXE
 
 
 def check(
-    id:str,           # of the exercise
+    id:str,
     answer:Callable,
     seed:int=0,
-    # raise `NotYet` unless it passes; if None, where marks are given: under nbgrader, in tests, or
-    # with `EQTUTOR_STRICT` set
     strict:bool|None=None,
 )->Card:
-    "Try a function on an exercise's cases: a card that says passed, or what to look at."
+    """Try a function on an exercise's cases: a card that says passed, or what to look at.
+
+    Parameters
+    ----------
+    id : str
+        of the exercise
+    answer : Callable
+    seed : int, default 0
+    strict : bool | None, default None
+        raise `NotYet` unless it passes; if None, where marks are given: under nbgrader,
+        in tests, or with `EQTUTOR_STRICT` set
+    """
     e = get_exercise(id)
     if e is None or e.kind == 'proof':
         checked = [e.id for e in all_exercises().values() if e.kind != 'proof']

@@ -33,14 +33,28 @@ MODELS:dict[str, Model] = {}   # whole as soon as `eqtutor.models` is imported
 
 
 def register_model(
-    name:str,  # lower case, the group first: 'p4-all-cnn'
+    name:str,
     make:Callable[..., nn.Module],
-    data:str,  # 'rot-MNIST', 'CIFAR-10', 'CIFAR-100' or 'PCam'
-    paper:str, # the count as printed
-    exact:int, # the count to the last digit
+    data:str,
+    paper:str,
+    exact:int,
     source:str,
 )->None:
-    "Add a network to `MODELS`; its name again replaces the same entry only (a cell run twice)."
+    """Add a network to `MODELS`; its name again replaces the same entry only (a cell run twice).
+
+    Parameters
+    ----------
+    name : str
+        lower case, the group first: 'p4-all-cnn'
+    make : Callable[..., nn.Module]
+    data : str
+        'rot-MNIST', 'CIFAR-10', 'CIFAR-100' or 'PCam'
+    paper : str
+        the count as printed
+    exact : int
+        the count to the last digit
+    source : str
+    """
     new, old = Model(name, make, data, paper, exact, source), MODELS.get(name)
     if old and (old.data, old.exact, old.source) != (data, exact, source):
         raise ValueError(f'there is another network {name!r} ({old.source}): '
@@ -57,9 +71,15 @@ def plain_name(name:str)->str:
 
 
 def get_model(
-    name:str, # as in `MODELS`; case, '-' and '_' do not matter
+    name:str,
 )->Model:
-    "The registered network of that name."
+    """The registered network of that name.
+
+    Parameters
+    ----------
+    name : str
+        as in `MODELS`; case, '-' and '_' do not matter
+    """
     known = {plain_name(key): model for key, model in MODELS.items()}
     if plain_name(name) in known: return known[plain_name(name)]
     close = [known[n].name for n in get_close_matches(plain_name(name), known, n=5, cutoff=.3)]
@@ -70,10 +90,18 @@ def get_model(
 
 
 def build_model(
-    name:str, # as in `MODELS`
-    **kwargs, # of the family's class: `classes`, `in_channels`, `conv`, …
+    name:str,
+    **kwargs,
 )->nn.Module:
-    "A new network by its registered name."
+    """A new network by its registered name.
+
+    Parameters
+    ----------
+    name : str
+        as in `MODELS`
+    **kwargs
+        of the family's class: `classes`, `in_channels`, `conv`, …
+    """
     return get_model(name).make(**kwargs)
 
 
@@ -88,9 +116,15 @@ def rounds_to(
 
 
 def model_rows(
-    names:Iterable[str]|None=None, # all of `MODELS` if None
+    names:Iterable[str]|None=None,
 )->list[dict[str, Any]]:
-    "A row a network: name, data, paper, exact, ours (counted), difference, rounded, source."
+    """A row a network: name, data, paper, exact, ours (counted), difference, rounded, source.
+
+    Parameters
+    ----------
+    names : Iterable[str] | None, default None
+        all of `MODELS` if None
+    """
     rows = []
     for model in [get_model(n) for n in (MODELS if names is None else names)]:
         with torch.device('meta'): net = model.make()   # shapes only

@@ -61,18 +61,29 @@ def moved_input(
 @torch.no_grad()
 def layer_report(
     net:torch.nn.Module,
-    # image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`;
-    # several as a tuple, or by name as a dictionary
     x:Any,
     group:Group|str,
-    tol:float|None=None,    # errors above it count as broken; by dtype if None
-    # of the input: 'flattened' is `(b, c·|H|, h, w)`, the pose running fastest, as in
-    # escnn and GrouPy; read from its shape if None
+    tol:float|None=None,
     layout:str|None=None,
-    # judge turns off the pixel grid too: inside the largest disc less so many pixels
     margin:float|None=None,
 )->LayerReport:
-    "The error after each layer of a network, and every layer at fault, with a remedy."
+    """The error after each layer of a network, and every layer at fault, with a remedy.
+
+    Parameters
+    ----------
+    net : torch.nn.Module
+    x : Any
+        image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`; several as a tuple, or
+        by name as a dictionary
+    group : Group | str
+    tol : float | None, default None
+        errors above it count as broken; by dtype if None
+    layout : str | None, default None
+        of the input: 'flattened' is `(b, c·|H|, h, w)`, the pose running fastest, as in
+        escnn and GrouPy; read from its shape if None
+    margin : float | None, default None
+        judge turns off the pixel grid too: inside the largest disc less so many pixels
+    """
     group, inputs = get_group(group), input_tensors(x)
     layouts = input_layouts(x, group, layout)
     exact = [h for h in group.elements if keeps_grid(group, h)]

@@ -177,9 +177,9 @@ def is_on_group(
 def exact_sizes(
     net:nn.Module,
     group:Group|str,
-    near:int=224,            # the size you want
-    channels:int|None=None,  # of the picture; those of the first layer if None
-    count:int=5,             # how many to name
+    near:int=224,
+    channels:int|None=None,
+    count:int=5,
 )->list[int]:
     """Sides of square pictures on which the network is exact: the nearest, measured.
 
@@ -189,6 +189,17 @@ def exact_sizes(
     a group that keeps no pixel grid, C3 say, the layers' own rule decides. Not seen is
     a branch that the values of other pictures would take; not named is a side on which
     the output does not hear of the picture.
+
+    Parameters
+    ----------
+    net : nn.Module
+    group : Group | str
+    near : int, default 224
+        the size you want
+    channels : int | None, default None
+        of the picture; those of the first layer if None
+    count : int, default 5
+        how many to name
     """
     group, like = get_group(group), next(net.parameters(), torch.zeros(()))
     doubles = {like.device.type != 'mps', like.dtype == torch.float64}

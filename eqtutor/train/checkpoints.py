@@ -24,9 +24,20 @@ from .processes import device_of
 
 
 def environment(
-    device:torch.device|str='cpu', # where the net lies
-)->dict[str, Any]:                 # 'versions', 'hardware', 'commit'
-    "Versions, hardware and git commit (None outside a repository), ready for JSON."
+    device:torch.device|str='cpu',
+)->dict[str, Any]:
+    """Versions, hardware and git commit (None outside a repository), ready for JSON.
+
+    Parameters
+    ----------
+    device : torch.device | str, default 'cpu'
+        where the net lies
+
+    Returns
+    -------
+    dict[str, Any]
+        'versions', 'hardware', 'commit'
+    """
     device = torch.device(device)
     on_gpu = device.type == 'cuda'
     name = torch.cuda.get_device_name(device) if on_gpu else device.type
@@ -79,14 +90,27 @@ def torch_generators(
     return generators
 
 def save_checkpoint(
-    path:str|Path,                   # the file, replaced whole
-    net:nn.Module,                   # its `state_dict` is saved
-    optimizer:torch.optim.Optimizer, # its state, tensor by tensor
-    about:dict[str, Any],            # header and history, as JSON
-    # more by name: an average of weights, a loss scale, other processes' generators
+    path:str|Path,
+    net:nn.Module,
+    optimizer:torch.optim.Optimizer,
+    about:dict[str, Any],
     extra:dict[str, Tensor]|None=None,
 )->None:
-    "Weights, optimizer, random generators and history in one file, written atomically."
+    """Weights, optimizer, random generators and history in one file, written atomically.
+
+    Parameters
+    ----------
+    path : str | Path
+        the file, replaced whole
+    net : nn.Module
+        its `state_dict` is saved
+    optimizer : torch.optim.Optimizer
+        its state, tensor by tensor
+    about : dict[str, Any]
+        header and history, as JSON
+    extra : dict[str, Tensor] | None, default None
+        more by name: an average of weights, a loss scale, other processes' generators
+    """
     tensors = {f'net.{name}': t for name, t in net.state_dict().items()}
     for i, state in optimizer.state_dict()['state'].items():
         own = {k: t for k, t in state.items() if isinstance(t, Tensor)}
@@ -112,9 +136,20 @@ def _read_tensors(path:Path)->tuple[dict[str, Tensor], dict[str, str], str]:
     return tensors, notes, _digest(tensors, notes.get('eqtutor', ''))
 
 def read_checkpoint(
-    path:str|Path,                           # a file of `save_checkpoint`
-)->tuple[dict[str, Tensor], dict[str, Any]]: # tensors; header, history, generators
-    "A checkpoint, verified; a missing, damaged or foreign file is an error."
+    path:str|Path,
+)->tuple[dict[str, Tensor], dict[str, Any]]:
+    """A checkpoint, verified; a missing, damaged or foreign file is an error.
+
+    Parameters
+    ----------
+    path : str | Path
+        a file of `save_checkpoint`
+
+    Returns
+    -------
+    tuple[dict[str, Tensor], dict[str, Any]]
+        tensors; header, history, generators
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -172,9 +207,15 @@ def trained_weights()->dict[str, Path]:
     return {file.stem: file for file in files}
 
 def weights_file(
-    path:str|Path, # a file, or a name of `trained_weights`
+    path:str|Path,
 )->Path:
-    "The file of that path, or of trained weights by that name."
+    """The file of that path, or of trained weights by that name.
+
+    Parameters
+    ----------
+    path : str | Path
+        a file, or a name of `trained_weights`
+    """
     if (file := Path(path)).is_file(): return file
     known = trained_weights()
     if str(path) in known: return known[str(path)]
@@ -182,13 +223,27 @@ def weights_file(
                             f'package has none of that name: {", ".join(known)}.')
 
 def load_weights(
-    net:nn.Module,  # built with the arguments it was trained with
-    # a checkpoint, a safetensors file of a `state_dict`, or the name of trained weights
-    # of the package, as 'p4-cnn-rotmnist'
+    net:nn.Module,
     path:str|Path,
-    ema:bool=False, # of a checkpoint: the averaged weights
-)->nn.Module:       # the same net
-    "Load a net's weights from a file; the net stays as it was where they do not fit."
+    ema:bool=False,
+)->nn.Module:
+    """Load a net's weights from a file; the net stays as it was where they do not fit.
+
+    Parameters
+    ----------
+    net : nn.Module
+        built with the arguments it was trained with
+    path : str | Path
+        a checkpoint, a safetensors file of a `state_dict`, or the name of trained
+        weights of the package, as 'p4-cnn-rotmnist'
+    ema : bool, default False
+        of a checkpoint: the averaged weights
+
+    Returns
+    -------
+    nn.Module
+        the same net
+    """
     path = weights_file(path)
     check_readable(path)
     try: tensors, notes, _ = _read_tensors(path)

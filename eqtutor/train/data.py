@@ -87,11 +87,26 @@ _PARTS = {'train': slice(10_000), 'valid': slice(10_000, 12_000),
           'test': slice(12_000, 62_000)}
 
 def mnist(
-    split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
-    turned:str='none', # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,        # draws the angles, never the split
-)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
-    "MNIST in the split of the rotated benchmark, turned and normalised."
+    split:str='train',
+    turned:str='none',
+    seed:int=0,
+)->ImageSet:
+    """MNIST in the split of the rotated benchmark, turned and normalised.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
+    turned : str, default 'none'
+        'none', 'quarter' (multiples of 90°) or 'any'
+    seed : int, default 0
+        draws the angles, never the split
+
+    Returns
+    -------
+    ImageSet
+        x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    """
     return _mnist(_PARTS, split, turned, seed)
 
 def _mnist(parts:dict[str, slice], split:str, turned:str, seed:int)->ImageSet:
@@ -105,17 +120,43 @@ def _mnist(parts:dict[str, slice], split:str, turned:str, seed:int)->ImageSet:
                    seed)
 
 def rotated_mnist(
-    split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
-    seed:int=0,        # draws the angles
-)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
-    "Rotated MNIST, rebuilt after Larochelle et al. (2007): one uniform angle an image."
+    split:str='train',
+    seed:int=0,
+)->ImageSet:
+    """Rotated MNIST, rebuilt after Larochelle et al. (2007): one uniform angle an image.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
+    seed : int, default 0
+        draws the angles
+
+    Returns
+    -------
+    ImageSet
+        x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    """
     return mnist(split, 'any', seed)
 
 def rotated_mnist_12000(
-    split:str='train', # 'train' (12,000), 'test' (50,000) or 'valid' (10,000 of it)
-    seed:int=0,        # draws the angles
-)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
-    "Rotated MNIST, rebuilt, without validation images: it validates on *test* images."
+    split:str='train',
+    seed:int=0,
+)->ImageSet:
+    """Rotated MNIST, rebuilt, without validation images: it validates on *test* images.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train' (12,000), 'test' (50,000) or 'valid' (10,000 of it)
+    seed : int, default 0
+        draws the angles
+
+    Returns
+    -------
+    ImageSet
+        x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    """
     check_split(split)
     part = 'train' if split == 'train' else 'test'
     data = _mnist(_PARTS | {'train': slice(12_000)}, part, 'any', seed)
@@ -126,10 +167,23 @@ def rotated_mnist_12000(
 AMAT_ROWS = {'train_valid': 12_000, 'test': 50_000}
 
 def read_amat(
-    path:str|Path, # a file of the rotated-MNIST benchmark
-    rows:int,      # images it must have
-)->tuple[Tensor, Tensor]: # float32 `(rows, 1, 28, 28)` in [0, 1], int64 `(rows,)`
-    "The images and labels of an `.amat` file; a damaged one is an error."
+    path:str|Path,
+    rows:int,
+)->tuple[Tensor, Tensor]:
+    """The images and labels of an `.amat` file; a damaged one is an error.
+
+    Parameters
+    ----------
+    path : str | Path
+        a file of the rotated-MNIST benchmark
+    rows : int
+        images it must have
+
+    Returns
+    -------
+    tuple[Tensor, Tensor]
+        float32 `(rows, 1, 28, 28)` in [0, 1], int64 `(rows,)`
+    """
     if not (path := Path(path)).is_file():
         raise FileNotFoundError(
             f'{path} is missing. Unpack mnist_rotation_new.zip of Larochelle et al. '
@@ -155,10 +209,23 @@ def _numbers_in(path:Path)->np.ndarray:
         except ValueError: return np.empty(0, np.float32)
 
 def rotated_mnist_original(
-    split:str='train', # 'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
-    seed:int=0,        # changes nothing: the angles are in the files
-)->ImageSet:           # x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
-    "Rotated MNIST of Larochelle et al. (2007) from its `.amat` files, normalised."
+    split:str='train',
+    seed:int=0,
+)->ImageSet:
+    """Rotated MNIST of Larochelle et al. (2007) from its `.amat` files, normalised.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train' (10,000 images), 'valid' (2,000) or 'test' (50,000)
+    seed : int, default 0
+        changes nothing: the angles are in the files
+
+    Returns
+    -------
+    ImageSet
+        x float32 `(n, 1, 28, 28)`, y int64 `(n,)`
+    """
     check_split(split)
     halves = ['train_valid'] + ['test'] * (split == 'test')
     start = data_root() / 'mnist_rotation_new' / 'mnist_all_rotation_normalized_float_'
@@ -171,10 +238,19 @@ def rotated_mnist_original(
 
 def take_per_class(
     dataset:ImageSet,
-    n:int,           # images of each class
-    seed:int=0,      # draws them
+    n:int,
+    seed:int=0,
 )->ImageSet:
-    "A seeded choice of n images of each class, in the order they had."
+    """A seeded choice of n images of each class, in the order they had.
+
+    Parameters
+    ----------
+    dataset : ImageSet
+    n : int
+        images of each class
+    seed : int, default 0
+        draws them
+    """
     x, y = dataset.tensors
     counts, draw = y.bincount(), np.random.RandomState(seed)
     if not 1 <= n <= counts.min():
@@ -221,23 +297,61 @@ def _check_held_out(valid:int, n:int, split:str)->None:
                      f'expected 1 to {n - 1} of {n:,}.')
 
 def cifar10(
-    split:str='train',       # 'train', 'valid' or 'test' (10,000 images)
-    turned:str='none',       # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,              # draws angles, and images of `per_class`
-    valid:int=10_000,        # held out of 50,000; P1, P3 10,000, P2 5,000, P4 0
-    per_class:int|None=None, # images of each class (P4: 1,000 to 5,000); None: all
-)->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64 `(n,)`
-    "CIFAR-10 in the splits of the papers, normalised a channel at a time."
+    split:str='train',
+    turned:str='none',
+    seed:int=0,
+    valid:int=10_000,
+    per_class:int|None=None,
+)->ImageSet:
+    """CIFAR-10 in the splits of the papers, normalised a channel at a time.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train', 'valid' or 'test' (10,000 images)
+    turned : str, default 'none'
+        'none', 'quarter' (multiples of 90°) or 'any'
+    seed : int, default 0
+        draws angles, and images of `per_class`
+    valid : int, default 10000
+        held out of 50,000; P1, P3 10,000, P2 5,000, P4 0
+    per_class : int | None, default None
+        images of each class (P4: 1,000 to 5,000); None: all
+
+    Returns
+    -------
+    ImageSet
+        x float32 `(n, 3, 32, 32)`, y int64 `(n,)`
+    """
     return _cifar('CIFAR10', split, turned, seed, valid, per_class)
 
 def cifar100(
-    split:str='train',       # 'train', 'valid' or 'test' (10,000 images)
-    turned:str='none',       # 'none', 'quarter' (multiples of 90°) or 'any'
-    seed:int=0,              # draws angles, and images of `per_class`
-    valid:int=10_000,        # of the 50,000 training images, held out
-    per_class:int|None=None, # training images of each class; None: all
-)->ImageSet:                 # x float32 `(n, 3, 32, 32)`, y int64, the 100 fine labels
-    "CIFAR-100 in the splits of the papers, normalised a channel at a time."
+    split:str='train',
+    turned:str='none',
+    seed:int=0,
+    valid:int=10_000,
+    per_class:int|None=None,
+)->ImageSet:
+    """CIFAR-100 in the splits of the papers, normalised a channel at a time.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train', 'valid' or 'test' (10,000 images)
+    turned : str, default 'none'
+        'none', 'quarter' (multiples of 90°) or 'any'
+    seed : int, default 0
+        draws angles, and images of `per_class`
+    valid : int, default 10000
+        of the 50,000 training images, held out
+    per_class : int | None, default None
+        training images of each class; None: all
+
+    Returns
+    -------
+    ImageSet
+        x float32 `(n, 3, 32, 32)`, y int64, the 100 fine labels
+    """
     return _cifar('CIFAR100', split, turned, seed, valid, per_class)
 
 DATASETS:dict[str, Callable[..., Any]] = {
@@ -318,10 +432,23 @@ class PCamImages(Scale, Dataset):
         return self.__dict__ | {'_opened': None}
 
 def pcam(
-    split:str='train', # 'train' (262,144 images), 'valid' (32,768) or 'test' (32,768)
-    seed:int=0,        # changes nothing: the split is published
-)->PCamImages:         # uint8 `(3, 96, 96)`; 1 where there is a tumour in the middle
-    "PatchCamelyon from its HDF5 files; `DiskLoader` normalises by the training part."
+    split:str='train',
+    seed:int=0,
+)->PCamImages:
+    """PatchCamelyon from its HDF5 files; `DiskLoader` normalises by the training part.
+
+    Parameters
+    ----------
+    split : str, default 'train'
+        'train' (262,144 images), 'valid' (32,768) or 'test' (32,768)
+    seed : int, default 0
+        changes nothing: the split is published
+
+    Returns
+    -------
+    PCamImages
+        uint8 `(3, 96, 96)`; 1 where there is a tumour in the middle
+    """
     check_split(split)
     require('h5py', 'pcam')
     data = _pcam_part(split)
@@ -344,15 +471,32 @@ def _pcam_part(split:str)->PCamImages:
 DATASETS['pcam'] = pcam
 
 class DiskLoader:
-    "Batches `(x, y)` of a set that stays on the disk; a function of `(seed, epoch)`."
+    """Batches `(x, y)` of a set that stays on the disk; a function of `(seed, epoch)`.
+
+    Parameters
+    ----------
+    dataset : PCamImages
+    batch_size : int, default 64
+        the last batch may be smaller
+    shuffle : bool, default False
+        a new order each epoch
+    seed : int, default 0
+        of the order and of the augmentation
+    device : torch.device | str, default 'cpu'
+        where the batches go
+    augment : Augment | None, default None
+        changes the images, anew each epoch
+    workers : int, default 2
+        processes that read ahead; 0 reads in this one
+    """
     def __init__(self,
         dataset:PCamImages,
-        batch_size:int=64,             # the last batch may be smaller
-        shuffle:bool=False,            # a new order each epoch
-        seed:int=0,                    # of the order and of the augmentation
-        device:torch.device|str='cpu', # where the batches go
-        augment:Augment|None=None,     # changes the images, anew each epoch
-        workers:int=2,                 # processes that read ahead; 0 reads in this one
+        batch_size:int=64,
+        shuffle:bool=False,
+        seed:int=0,
+        device:torch.device|str='cpu',
+        augment:Augment|None=None,
+        workers:int=2,
     ):
         check_batch_size(batch_size)
         self.dataset, self.augment = dataset, augment
@@ -389,14 +533,27 @@ def _whole(batch:Any)->Any:
     return batch
 
 def get_loader(
-    dataset:ImageSet|PCamImages|TensorDataset, # of `DATASETS`
-    batch_size:int=128,                        # the last batch may be smaller
+    dataset:ImageSet|PCamImages|TensorDataset,
+    batch_size:int=128,
     shuffle:bool=False,
     seed:int=0,
     device:torch.device|str='cpu',
-    augment:Augment|str|None=None,             # or a name of `AUGMENTATIONS`
+    augment:Augment|str|None=None,
 )->TensorLoader|DiskLoader:
-    "The loader that suits a data set: tensors on the device, or batches from the disk."
+    """The loader that suits a data set: tensors on the device, or batches from the disk.
+
+    Parameters
+    ----------
+    dataset : ImageSet | PCamImages | TensorDataset
+        of `DATASETS`
+    batch_size : int, default 128
+        the last batch may be smaller
+    shuffle : bool, default False
+    seed : int, default 0
+    device : torch.device | str, default 'cpu'
+    augment : Augment | str | None, default None
+        or a name of `AUGMENTATIONS`
+    """
     if isinstance(augment, str):
         if augment not in AUGMENTATIONS:
             names = ', '.join(AUGMENTATIONS)

@@ -89,14 +89,28 @@ def removed_if_refused(
 
 def run_training(
     settings:Training,
-    out:Path=Path('results'), # the result goes to `out/<experiment>/<seed>.json`
-    runs:Path=Path('runs'),   # checkpoint and log to `runs/<experiment>/<seed>/`
-    resume:bool=False,        # go on with the run in `runs`
+    out:Path=Path('results'),
+    runs:Path=Path('runs'),
+    resume:bool=False,
     bar:bool=True,
-    after_epoch:Callable[[Run], None]|None=None, # as for `fit`
+    after_epoch:Callable[[Run], None]|None=None,
 )->dict[str, Any]:
     """Train, test, and write the result; returns it. Several processes (`accelerate launch`)
-    share each batch, and the first one writes."""
+    share each batch, and the first one writes.
+
+    Parameters
+    ----------
+    settings : Training
+    out : Path, default Path('results')
+        the result goes to `out/<experiment>/<seed>.json`
+    runs : Path, default Path('runs')
+        checkpoint and log to `runs/<experiment>/<seed>/`
+    resume : bool, default False
+        go on with the run in `runs`
+    bar : bool, default True
+    after_epoch : Callable[[Run], None] | None, default None
+        as for `fit`
+    """
     folder, first, device = out/settings.experiment, is_first_process(), training_device()
     with removed_if_refused(folder) if first else nullcontext():
         loaders = make_loaders(settings, device)

@@ -261,28 +261,52 @@ def _header(settings:Training, net:nn.Module, train:Any, accelerator:Accelerator
     return {'config': json.loads(json.dumps(everything, default=str)), **around}
 
 def fit(
-    # images to scores `(b, classes)`, or `(b, classes, h, w)` where each pixel has a
-    # label; on the device to train on; all of it will train
     net:nn.Module,
-    # batches `(x, y)`; has a length, and `set_epoch` if its order depends on the epoch
     train:Iterable,
-    # batches `(x, y)` to measure after each epoch; None: trained without
     valid:Iterable|None,
-    epochs:int|None=None,            # in all, those before a resume included; or of `settings`
-    settings:Training|None=None,     # such as one of `RECIPES`; the defaults of `Training` if None
-    out:str|Path|None=None,          # folder for checkpoint and log; nothing without
-    resume:bool=False,               # go on with the run in `out`
-    config:dict[str, Any]|None=None, # what else belongs to the run: network, data, seed
-    bar:bool=True,                   # show a progress bar
-    sync_bn:bool=True,               # on several GPUs, BatchNorm sees the whole batch
-    # called when an epoch is saved; an error that it raises ends the run there
+    epochs:int|None=None,
+    settings:Training|None=None,
+    out:str|Path|None=None,
+    resume:bool=False,
+    config:dict[str, Any]|None=None,
+    bar:bool=True,
+    sync_bn:bool=True,
     after_epoch:Callable[[Run], None]|None=None,
-    **changes,                       # of the settings, by name: `lr=.01, schedule='cosine'`
+    **changes,
 )->Run:
     """Train, measure and save, epoch by epoch; resumes bit for bit on one device.
 
     Of the settings these count: epochs, lr, weight_decay, schedule, optimizer, clip, patience, ema
     and precision. The others say what net and loaders are made of.
+
+    Parameters
+    ----------
+    net : nn.Module
+        images to scores `(b, classes)`, or `(b, classes, h, w)` where each pixel has a
+        label; on the device to train on; all of it will train
+    train : Iterable
+        batches `(x, y)`; has a length, and `set_epoch` if its order depends on the
+        epoch
+    valid : Iterable | None
+        batches `(x, y)` to measure after each epoch; None: trained without
+    epochs : int | None, default None
+        in all, those before a resume included; or of `settings`
+    settings : Training | None, default None
+        such as one of `RECIPES`; the defaults of `Training` if None
+    out : str | Path | None, default None
+        folder for checkpoint and log; nothing without
+    resume : bool, default False
+        go on with the run in `out`
+    config : dict[str, Any] | None, default None
+        what else belongs to the run: network, data, seed
+    bar : bool, default True
+        show a progress bar
+    sync_bn : bool, default True
+        on several GPUs, BatchNorm sees the whole batch
+    after_epoch : Callable[[Run], None] | None, default None
+        called when an epoch is saved; an error that it raises ends the run there
+    **changes
+        of the settings, by name: `lr=.01, schedule='cosine'`
     """
     unknown = [name for name in changes if name not in FITTED]
     if unknown:

@@ -40,11 +40,18 @@ def _leave_processes()->None:
 
 @contextmanager
 def accelerated(
-    # on the device to train on; one of several processes takes the device it is given
     net:nn.Module,
-    precision:str|None=None, # 'no', 'bf16', 'fp16'; None: as launched, or else 'no'
+    precision:str|None=None,
 )->Iterator[Accelerator]:
-    "Accelerate's view of this process; its global state is cleared afterwards."
+    """Accelerate's view of this process; its global state is cleared afterwards.
+
+    Parameters
+    ----------
+    net : nn.Module
+        on the device to train on; one of several processes takes the device it is given
+    precision : str | None, default None
+        'no', 'bf16', 'fp16'; None: as launched, or else 'no'
+    """
     if precision not in PRECISIONS:
         raise ValueError(f'precision must be one of {PRECISIONS}, got {precision!r}.')
     accelerate = require('accelerate', 'train')
@@ -67,10 +74,22 @@ def accelerated(
             whole._reset_state(alone and not partial_state)
 
 def share(
-    batch:Sequence[Tensor],      # `(x, y)`, the same in every process
+    batch:Sequence[Tensor],
     accelerator:Accelerator,
-)->tuple[Tensor, Tensor, float]: # this process's `x`, `y`, and its mean loss's weight
-    "This process's images of a batch; weighted, the mean of means is the batch's."
+)->tuple[Tensor, Tensor, float]:
+    """This process's images of a batch; weighted, the mean of means is the batch's.
+
+    Parameters
+    ----------
+    batch : Sequence[Tensor]
+        `(x, y)`, the same in every process
+    accelerator : Accelerator
+
+    Returns
+    -------
+    tuple[Tensor, Tensor, float]
+        this process's `x`, `y`, and its mean loss's weight
+    """
     (x, y), processes, n = batch, accelerator.num_processes, len(batch[1])
     if n < processes:
         raise ValueError(f'A batch of {n} images cannot be shared by {processes} '
@@ -102,9 +121,22 @@ def sync_batch_norm(
 def parallel(
     net:nn.Module,
     accelerator:Accelerator,
-    sync_bn:bool=True,       # on GPUs, BatchNorm measures over all processes
-)->Iterator[nn.Module]:      # what to call in training
-    "The net itself, or wrapped so that several processes average their gradients."
+    sync_bn:bool=True,
+)->Iterator[nn.Module]:
+    """The net itself, or wrapped so that several processes average their gradients.
+
+    Parameters
+    ----------
+    net : nn.Module
+    accelerator : Accelerator
+    sync_bn : bool, default True
+        on GPUs, BatchNorm measures over all processes
+
+    Returns
+    -------
+    Iterator[nn.Module]
+        what to call in training
+    """
     if accelerator.num_processes == 1:
         yield net
         return
