@@ -7,7 +7,8 @@ already, and whoever starts a process asks it for the command.
 
 What Python does before our first line cannot be defended: with an empty entry in PYTHONPATH or
 LD_LIBRARY_PATH its start reads the current folder, and `python -m eqtutor` looks there for a
-package of that name. The command `eqtutor` does not.
+package of that name and for the modules that `-m` itself needs. `python -P -m eqtutor` does not,
+and neither does the command `eqtutor`.
 """
 # Plain module: edited by hand, no notebook exports it.
 import os

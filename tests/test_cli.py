@@ -188,6 +188,8 @@ def test_what_loads_something_heavy_is_found(torch_alone):
 def test_a_missing_library_is_named_with_the_command_that_brings_it(
         library, extra, words, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.startswith(f'{library}.')]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     assert f"pip install 'eqtutor[{extra}]'" in refused(*words.split())
 

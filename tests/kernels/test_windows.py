@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from eqtutor.kernels.windows import Window, _form, window_mask, window_scores, window_sum
+from eqtutor.kernels.windows import Window, window_mask, window_scores, window_sum
 
 SHAPES = dict(w=(1, 2, 9, 3, 4), v=(1, 2, 2, 3, 4), psi=(2, 2, 9), q=(1, 2, 2, 3, 4))
 
@@ -41,7 +41,7 @@ def test_the_operator_keeps_its_word(missing):
     given = [w, psi[..., None, None].detach().requires_grad_(), v, q]
     given[missing] = None
     by = ('weights', 'scale', 'values', 'target')[missing]
-    torch.library.opcheck(_form, (by, [*Window.same(3)], 1, *given))
+    torch.library.opcheck(torch.ops.eqtutor.window_form.default, (by, [*Window.same(3)], 1, *given))
 
 
 # --- few bits

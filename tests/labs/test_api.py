@@ -18,7 +18,7 @@ FILES = 'https://github.com/eqtutor/eqtutor/blob/main'
 NAMES = all_names()
 
 
-@pytest.mark.parametrize('package', ['nn', 'models', 'widgets', 'labs'])
+@pytest.mark.parametrize('package', ['nn', 'models', 'widgets', 'train'])
 def test_no_name_of_a_package_is_missing(package):
     offered = importlib.import_module(f'eqtutor.{package}')
     named = {n for n in offered.__all__ if callable(getattr(offered, n))}

@@ -67,7 +67,7 @@ def orphans():
     return found
 
 
-def grade_by_command(folder, *arguments, start=('-m', 'eqtutor'), **more):
+def grade_by_command(folder, *arguments, start=('-P', '-m', 'eqtutor'), **more):
     "The results of the class in a folder, graded by the command that is typed there."
     command = [sys.executable, *start, 'labs', 'grade', '.', '--workers', '2', '--json', *arguments]
     env = os.environ | {'PYTHONPATH': str(ROOT)} | more.pop('env', {})
@@ -140,7 +140,7 @@ def test_no_module_that_is_handed_in_is_imported(students, tmp_path, way):
     folder = students.hand_in(tmp_path/'in', GROUPS, {'ann': right})
     set_traps(folder, tmp_path/'imported')
     (tmp_path/'eqtutor').write_text(SCRIPT)
-    start = {'script': [tmp_path/'eqtutor'], 'module': ['-m', 'eqtutor']}[way]
+    start = {'script': [tmp_path/'eqtutor'], 'module': ['-P', '-m', 'eqtutor']}[way]
     records = grade_by_command(folder, start=start)
     assert not (tmp_path/'imported').exists(), (tmp_path/'imported').read_text()
     assert [r['marks'] for r in records] == [3]

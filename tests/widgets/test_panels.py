@@ -23,7 +23,6 @@ from eqtutor.widgets import (
     CayleyExplorer,
     ClickAndTurn,
     EquivarianceMeter,
-    KernelOrbit,
     RotateAndPermute,
     ShareOnce,
     html_table,
@@ -207,13 +206,6 @@ def test_explorer_reads_its_facts_from_the_tables():
     explorer = CayleyExplorer('p4m')
     assert explorer.facts(1) == 'order 4 · inverse 3 · commutes with 0, 1, 2, 3'
     assert 'aria-label' in explorer.frame(1)
-
-
-def test_slices_of_a_kernel_are_turned_and_stand_at_hq():
-    w = torch.randn(8, 3, 3, dtype=torch.float64)
-    for h in D(4).elements:
-        assert torch.equal(KernelOrbit(w, 'p4m').bank[h], act('p4m', h, w[None, None])[0, 0])
-    assert KernelOrbit(w[0], 'p4m').bank.shape == (8, 1, 3, 3)
 
 
 # --- click and turn

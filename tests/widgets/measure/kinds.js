@@ -3,7 +3,7 @@ seen => {
   // and colours looks the same, and axe takes seconds for a long page. Formulas have the colour of
   // the text around them. The kinds that are known now are the result.
   const name = element => {
-    const colours = (element.getAttribute('style') || '').match(/(color|background)[^;]*/g);
+    const colours = (element.getAttribute('style') || '').match(/(color|background)[^\x3b]*/g);
     return `${element.localName}.${element.getAttribute('class')} ${colours || ''}`;
   };
   const kind = element => {
