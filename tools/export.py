@@ -50,7 +50,7 @@ def straight(
 
 def named_papers(text:str)->str:
     "A line for each of P1 to P4 that a module speaks of: authors, title, year, link."
-    from eqtutor.labs.site import PAPERS        # it needs the modules that are written here
+    from eqtutor.labs.site import PAPERS  # it needs the modules that are written here
     from eqtutor.labs.sources import read_sources
     names = sorted(set(re.findall(r'\bP[1-4]\b', text)))
     sources = {s.key: s for s in read_sources()}
