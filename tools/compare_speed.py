@@ -19,10 +19,9 @@ BATCH = 16
 # what a process does: a network's name on a line of stdin, seconds of one step on a line of stdout
 WORKER = '''
 import sys, time, torch
-try: import eqtutor.models as models
-except ImportError:
-    import eqtutor.attentive, eqtutor.e4, eqtutor.gsa, eqtutor.networks as models
-from eqtutor.measure import training_step
+import eqtutor.models as models
+try: from eqtutor.measure import training_step
+except ImportError: from eqtutor.cost import training_step   # where it was
 nets = {}
 x = torch.randn(BATCH, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 for line in sys.stdin:
