@@ -27,7 +27,7 @@ from ..trace import Call, OtherForm, Recorder, Source, function_name, is_close, 
 
 FORMAT = 2   # of the graph; engine.js reads this one
 _STORED = {'steps': '<i2', 'single': '<f4', 'short': '<u2', 'whole': '<u4'}
-_STEPS = 8191   # of the largest weight: with its sign 14 bits
+_STEPS = 32767   # of the largest weight: with its sign two bytes
 
 def _stored(t:Tensor, kind:str)->dict[str, Any]:
     "A tensor as JSON: little-endian bytes in base64, and how long a step is."

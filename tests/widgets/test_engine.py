@@ -103,13 +103,13 @@ SMALL = [name for name in KNOWN if name not in LARGE]
 
 
 def check_as_torch(engine, net, x, group, turned):
-    "What the engine makes of each turned input, and what 14 bits a weight make of the first."
+    "What the engine makes of each turned input, and what two bytes a weight make of the first."
     for h, value in turned.items():
         assert error(value, torch_says(net, act(group, h, x))) <= TOLERANCE['single']
         assert error(value, act(group, h, turned[0][None])[0]) < 1e-6
     rough = engine.run(network_graph(net.float(), x), x)[0]
     far = error(rough, torch_says(net, x))
-    print(f'in 14 bits {far:.1e}')
+    print(f'in two bytes {far:.1e}')
     assert 0 < far <= TOLERANCE['steps']
 
 
