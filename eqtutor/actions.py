@@ -180,9 +180,9 @@ def disc(
 def is_exact(
     size:int,         # pixels along the axis
     kernel_size:int,
-    stride:int=1,
+    stride:int=1,     # pixels from window to window
     padding:int=0,
-    dilation:int=1,
+    dilation:int=1,   # pixels from tap to tap of a filter
 )->bool:
     """Does a window operation on `size` pixels commute with reversing the axis?
 
@@ -192,8 +192,10 @@ def is_exact(
         pixels along the axis
     kernel_size : int
     stride : int, default 1
+        pixels from window to window
     padding : int, default 0
     dilation : int, default 1
+        pixels from tap to tap of a filter
     """
     return (size + 2*padding - dilation*(kernel_size - 1) - 1) % stride == 0
 
@@ -212,9 +214,9 @@ def check_exact(
     x:Tensor,          # the layer's input, `(..., h, w)`
     group:Group,
     kernel_size:int,
-    stride:int=1,
+    stride:int=1,      # pixels from window to window
     padding:int=0,
-    dilation:int=1,
+    dilation:int=1,    # pixels from tap to tap of a filter
     strict:bool=True,  # raise, or warn
     # `reversed_axes(group)`, where a layer has computed it once
     axes:tuple[bool, bool]|None=None,
@@ -228,8 +230,10 @@ def check_exact(
     group : Group
     kernel_size : int
     stride : int, default 1
+        pixels from window to window
     padding : int, default 0
     dilation : int, default 1
+        pixels from tap to tap of a filter
     strict : bool, default True
         raise, or warn
     axes : tuple[bool, bool] | None, default None

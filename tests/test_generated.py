@@ -73,6 +73,20 @@ def test_comments_behind_parameters_are_in_the_docstring():
     compile(new, 'x.py', 'exec')
 
 
+def test_what_a_class_leaves_out_is_said_by_its_base():
+    code = CODE + """
+class Slightly(Base):
+    "Turned by little."
+    def __init__(self, size, degrees=5., # less
+                 why=''): ...
+"""
+    lines = tool.documented(code).split('class Slightly')[1].splitlines()
+    assert [line.strip() for line in lines[5:10]] == [
+        'size', 'degrees, default 5.0', 'less', "why, default ''", '"""']
+    upright = code.replace('degrees=5., # less', 'degrees=5.,')
+    assert 'how it is turned' in tool.documented(upright).split('class Slightly')[1]
+
+
 @pytest.mark.parametrize('code', [
     'def f(x): # noqa: E731\n    "One line."\n',
     'def _f(\n    x, # private\n):\n    "One line."\n',

@@ -78,32 +78,54 @@ def default(a:ast.arg, args:ast.arguments)->ast.expr|None:
     return (given | dict(zip(args.kwonlyargs, args.kw_defaults))).get(a)
 
 
-def sections(
+def meanings(
     function:Function,
     notes:dict[int, str], # comments by line
+)->dict[str, str]:
+    "What stands behind each parameter, the last one of its line, or on the lines above it."
+    args, before = function.args, function.lineno - 1
+    ends = {a.arg: (default(a, args) or a).end_lineno for a in parameters(args)}
+    last = {end: name for name, end in ends.items()}   # of each line
+    found = dict.fromkeys(ends, '')
+    for end, name in last.items():
+        found[name] = ' '.join(notes[n] for n in range(before + 1, end + 1) if n in notes)
+        before = end
+    return found
+
+
+def parameters(args:ast.arguments)->list[ast.arg]:
+    "All but self, in the order in which they are written."
+    stars = [a for a in (args.vararg, args.kwarg) if a]
+    every = [*args.posonlyargs, *args.args, *args.kwonlyargs, *stars]
+    return sorted((a for a in every if a.arg not in ('self', 'cls')),
+                  key=lambda a: (a.lineno, a.col_offset))
+
+
+def sections(
+    function:Function,
+    notes:dict[int, str],
+    inherited:dict[str, str], # meanings, of a base's parameters
 )->list[str]:
     "Numpy's sections of a docstring: each parameter, what comes back; none without a comment."
-    args, lines, meant = function.args, [], False
+    args, lines = function.args, []
+    known = {name: meaning or inherited.get(name, '')
+             for name, meaning in meanings(function, notes).items()}
     stars = {a: star for a, star in ((args.vararg, '*'), (args.kwarg, '**')) if a}
-    names = [*args.posonlyargs, *args.args, *args.kwonlyargs, *stars]
-    before = function.lineno - 1
-    for a in sorted(names, key=lambda a: (a.lineno, a.col_offset)):
-        if a.arg in ('self', 'cls'): continue
+    for a in parameters(args):
         value = default(a, args)
-        end = value.end_lineno if value else a.end_lineno
-        meaning = ' '.join(notes[n] for n in range(before + 1, end + 1) if n in notes)
-        before, meant = end, meant or bool(meaning)
         kind = f' : {ast.unparse(a.annotation)}'.replace("'", '') if a.annotation else ''
         otherwise = f', default {ast.unparse(value)}' if value else ''
-        lines.append(stars.get(a, '') + a.arg + kind + otherwise)
-        lines += textwrap.wrap(meaning, 84, initial_indent=' '*4, subsequent_indent=' '*4)
-    lines = ['Parameters', '----------', *lines] if meant else []
-    back = function.returns
-    meaning = notes.get(back.end_lineno) if back and back.end_lineno > before else None
-    if not meaning: return lines
-    meaning = textwrap.wrap(meaning, 84, initial_indent=' '*4, subsequent_indent=' '*4)
+        lines += [stars.get(a, '') + a.arg + kind + otherwise, *indented(known[a.arg])]
+    lines = ['Parameters', '----------', *lines] if any(known.values()) else []
+    back, last = function.returns, [(default(a, args) or a).end_lineno for a in parameters(args)]
+    meaning = notes.get(back.end_lineno) if back else None
+    if not meaning or back.end_lineno in last: return lines
     kind = ast.unparse(back).replace("'", '')
-    return [*lines, *(['']*bool(lines)), 'Returns', '-------', kind, *meaning]
+    return [*lines, *(['']*bool(lines)), 'Returns', '-------', kind, *indented(meaning)]
+
+
+def indented(text:str)->list[str]:
+    return textwrap.wrap(text, 84, initial_indent=' '*4, subsequent_indent=' '*4)
 
 
 def documented(
@@ -113,19 +135,21 @@ def documented(
     tree, notes, lines = ast.parse(text), comments(text), text.splitlines(keepends=True)
     classes = {x.name: x for x in tree.body if isinstance(x, ast.ClassDef)}
 
-    def constructor(x:ast.ClassDef)->Function|None:
-        "Its `__init__`, or that of the first base in the module which has one."
+    def constructors(x:ast.ClassDef)->list[Function]:
+        "Its `__init__` and those of its bases in the module, the nearest first."
         made = [f for f in x.body if isinstance(f, Function) and f.name == '__init__']
         bases = [classes[b.id] for b in x.bases if isinstance(b, ast.Name) and b.id in classes]
-        return next(iter(made), None) or next(filter(None, map(constructor, bases)), None)
+        return made + [f for base in bases for f in constructors(base)]
 
     public = [x for x in ast.walk(tree) if isinstance(x, ast.ClassDef|Function)
               and not x.name.startswith('_') and ast.get_docstring(x) is not None]
     functions = [x for x in ast.walk(tree) if isinstance(x, Function)]
     inside = {y for x in functions for y in ast.walk(x) if y is not x}
     for x in sorted(set(public) - inside, key=lambda x: -x.lineno):
-        function = constructor(x) if isinstance(x, ast.ClassDef) else x
-        first, new = x.body[0], sections(function, notes) if function else []
+        made = constructors(x) if isinstance(x, ast.ClassDef) else [x]
+        if not made: continue
+        inherited = {name: m for f in made[:0:-1] for name, m in meanings(f, notes).items() if m}
+        first, new = x.body[0], sections(made[0], notes, inherited)
         if not new or first.lineno == x.lineno: continue
         old = ''.join(lines[first.lineno - 1:first.end_lineno])
         indent, raw, says = re.match(r'( *)(r?)(?:"""|")(.*?)(?:"""|")\n', old, re.DOTALL).groups()

@@ -425,7 +425,7 @@ def _rim(kernel_size:int, size:Sequence[int], dilation:int)->int:
 def filter_each(
     x:Tensor,     # planes `(b, n, y, x)`
     w:Tensor,     # filters `(n, k, k)`, k odd
-    dilation:int,
+    dilation:int, # pixels from tap to tap of a filter
 )->Tensor:        # `(b, n, y, x)`
     """Every plane with its own filter, same size.
 
@@ -436,6 +436,7 @@ def filter_each(
     w : Tensor
         filters `(n, k, k)`, k odd
     dilation : int
+        pixels from tap to tap of a filter
 
     Returns
     -------
@@ -626,7 +627,7 @@ def weights_of_places(
     total:Tensor,  # Σ of α^C f̃ over the input channels, `(b, q, n, y, x)`
     top:Tensor,    # their maximum, the same shape
     gate:Tensor,   # filters of both planes, `(2, q, n, k, k)`
-    dilation:int,
+    dilation:int,  # pixels from tap to tap of a filter
 )->Tensor:         # α^X, `(b, q, n, y, x)`
     """The sigmoid of sum and maximum, each plane with its own filter (P1, Eq. 18).
 
@@ -639,6 +640,7 @@ def weights_of_places(
     gate : Tensor
         filters of both planes, `(2, q, n, k, k)`
     dilation : int
+        pixels from tap to tap of a filter
 
     Returns
     -------
@@ -786,7 +788,7 @@ def gate_macs(
     planes:int,         # samples × poses of the input × filters
     size:Sequence[int], # of a plane: height and width
     kernel_size:int,
-    dilation:int,
+    dilation:int,       # pixels from tap to tap of a filter
 )->int:
     """Multiply-accumulates of spatial filters: `filter_each` of sums, and of maxima.
 
@@ -798,6 +800,7 @@ def gate_macs(
         of a plane: height and width
     kernel_size : int
     dilation : int
+        pixels from tap to tap of a filter
     """
     k = kernel_size - 2*_rim(kernel_size, size, dilation)
     h, w = (-(-side//dilation)*dilation for side in size)   # the phases are of one size

@@ -42,7 +42,7 @@ class Window(NamedTuple):
     @classmethod
     def same(cls,
         kernel_size:int, # odd
-        dilation:int=1,
+        dilation:int=1,  # pixels from tap to tap of a filter
     )->'Window':
         """A window at each pixel: the output is as large as the input.
 
@@ -51,6 +51,7 @@ class Window(NamedTuple):
         kernel_size : int
             odd
         dilation : int, default 1
+            pixels from tap to tap of a filter
         """
         return cls(kernel_size, dilation, same_padding('same', kernel_size, dilation))
 
@@ -141,7 +142,7 @@ class Window(NamedTuple):
 def shifted(
     x:Tensor,          # `(…, h, w)`
     kernel_size:int,   # odd
-    dilation:int=1,
+    dilation:int=1,    # pixels from tap to tap of a filter
     value:float=0.,    # outside the image
 )->list[Tensor]:       # k² views `(…, h, w)`, Δ row by row
     """Entry Δ holds x(·+Δ), the input moved against it: views of one padded copy.
@@ -153,6 +154,7 @@ def shifted(
     kernel_size : int
         odd
     dilation : int, default 1
+        pixels from tap to tap of a filter
     value : float, default 0.0
         outside the image
 
@@ -344,7 +346,7 @@ def window_sum(
     kernel_size:int,          # odd
     # a factor for each offset and channel, `(heads, sources·channels, k², …)`
     scale:Tensor|None=None,
-    dilation:int=1,
+    dilation:int=1,           # pixels from tap to tap of a filter
     sources:int=1,            # to sum over, too: channel s·channels + c belongs to c
 )->Tensor:                    # `(b, heads, channels, …, h, w)`
     """At each pixel `Σ_Δ weights[Δ](x) · scale[Δ] · values(x+Δ)`, zeros outside.
@@ -360,6 +362,7 @@ def window_sum(
     scale : Tensor | None, default None
         a factor for each offset and channel, `(heads, sources·channels, k², …)`
     dilation : int, default 1
+        pixels from tap to tap of a filter
     sources : int, default 1
         to sum over, too: channel s·channels + c belongs to c
 
@@ -380,7 +383,7 @@ def window_scores(
     kernel_size:int,          # odd
     # a factor for each offset and channel, `(heads, sources·channels, k², …)`
     scale:Tensor|None=None,
-    dilation:int=1,
+    dilation:int=1,           # pixels from tap to tap of a filter
     sources:int=1,            # to sum over, too: channel s·channels + c meets query c
 )->Tensor:                    # `(b, heads, k², …, h, w)`
     """At each pixel and Δ `Σ_c queries[c](x) · scale[Δ] · keys[c](x+Δ)`, 0 outside.
@@ -396,6 +399,7 @@ def window_scores(
     scale : Tensor | None, default None
         a factor for each offset and channel, `(heads, sources·channels, k², …)`
     dilation : int, default 1
+        pixels from tap to tap of a filter
     sources : int, default 1
         to sum over, too: channel s·channels + c meets query c
 
@@ -444,7 +448,7 @@ def window_mask(
     kernel_size:int, # odd
     height:int,
     width:int,
-    dilation:int=1,
+    dilation:int=1,  # pixels from tap to tap of a filter
     device:torch.device|str|None=None,
 )->Tensor:           # bool `(k², h, w)`
     """True where the neighbour x+Δ of pixel x lies inside the image.
@@ -456,6 +460,7 @@ def window_mask(
     height : int
     width : int
     dilation : int, default 1
+        pixels from tap to tap of a filter
     device : torch.device | str | None, default None
 
     Returns

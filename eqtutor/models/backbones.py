@@ -104,6 +104,7 @@ class BasicBlock(ResidualBlock):
     down : bool, default False
         halve the size
     conv : Layer, default GroupConv2d
+        of the shortcut, where size or channels change
     operator : Layer | None, default None
         at the place of the second 3×3; `conv` if None
     gate : Gate | None, default None
@@ -145,6 +146,7 @@ class Bottleneck(ResidualBlock):
     down : bool, default False
         halve the size
     conv : Layer, default GroupConv2d
+        of the shortcut, where size or channels change
     operator : Layer | None, default None
         at the place of the 3×3; `conv` if None
     gate : Gate | None, default None
@@ -190,6 +192,7 @@ class PreActBlock(ResidualBlock):
     down : bool, default False
         halve the size
     conv : Layer, default GroupConv2d
+        of the shortcut, where size or channels change
     operator : Layer | None, default None
         at the place of the second 3×3; `conv` if None
     gate : Gate | None, default None

@@ -45,13 +45,14 @@ class AffineMap(nn.Module):
     kernel_size : int
         odd
     heads : int, default 1
+        that attend side by side
     start : str, default 'normal'
         'normal': ψ, β ~ N(0,1); 'identity': A[f] = f; 'template': ψ ~ N(0,1), β = 0
     """
     def __init__(self,
         channels:int,         # a multiple of `heads`
         kernel_size:int,      # odd
-        heads:int=1,
+        heads:int=1,          # that attend side by side
         # 'normal': ψ, β ~ N(0,1); 'identity': A[f] = f; 'template': ψ ~ N(0,1), β = 0
         start:str='normal',
     ):
@@ -108,6 +109,7 @@ class GroupAffineMap(IndexTables):
     group : Group | str
         a subgroup of D4: 'p4', 'p4m', 'mirror', …
     heads : int, default 1
+        that attend side by side
     start : str, default 'normal'
         'normal': ψ, β ~ N(0,1); 'identity': A_(x,h)[f](y) = f(y,h); 'template': ψ ~
         N(0,1/|H|), β = 0
@@ -118,7 +120,7 @@ class GroupAffineMap(IndexTables):
         channels:int,         # a multiple of `heads`
         kernel_size:int,      # odd
         group:Group|str,      # a subgroup of D4: 'p4', 'p4m', 'mirror', …
-        heads:int=1,
+        heads:int=1,          # that attend side by side
         # 'normal': ψ, β ~ N(0,1); 'identity': A_(x,h)[f](y) = f(y,h);
         # 'template': ψ ~ N(0,1/|H|), β = 0
         start:str='normal',
@@ -216,6 +218,7 @@ class AffineLayer(nn.Module):
     group : Group | str, default 'p4'
         a subgroup of D4: 'p4', 'p4m', 'mirror', …
     heads : int, default 8
+        that attend side by side
     scale : str, default 'head'
         of scores: 'channels' 1/out_channels, 'head' heads/out_channels, 'root' its √
     boundary : str, default 'mask'
@@ -232,7 +235,7 @@ class AffineLayer(nn.Module):
         out_channels:int,        # a multiple of `heads`
         kernel_size:int=5,       # odd
         group:Group|str='p4',    # a subgroup of D4: 'p4', 'p4m', 'mirror', …
-        heads:int=8,
+        heads:int=8,             # that attend side by side
         # of scores: 'channels' 1/out_channels, 'head' heads/out_channels, 'root' its √
         scale:str='head',
         # beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
@@ -387,6 +390,7 @@ class SimpleAffineSelfConv2d(AffineLayer):
     kernel_size : int, default 5
         odd
     heads : int, default 8
+        that attend side by side
     scale : str, default 'head'
         or 'root', 'channels'
     boundary : str, default 'mask'
@@ -400,7 +404,7 @@ class SimpleAffineSelfConv2d(AffineLayer):
         in_channels:int,
         out_channels:int,        # a multiple of `heads`
         kernel_size:int=5,       # odd
-        heads:int=8,
+        heads:int=8,             # that attend side by side
         scale:str='head',        # or 'root', 'channels'
         boundary:str='mask',     # or 'zero'
         init:str='published',    # or 'conditioned'
@@ -409,7 +413,24 @@ class SimpleAffineSelfConv2d(AffineLayer):
                          boundary, init)
 
 class AffineSelfConv2d(AffineLayer):
-    "General form, image `(b, in, h, w)` to image `(b, out, h, w)` (P2, Eqs 8–11)."
+    """General form, image `(b, in, h, w)` to image `(b, out, h, w)` (P2, Eqs 8–11).
+
+    Parameters
+    ----------
+    in_channels : int
+    out_channels : int
+        a multiple of `heads`
+    kernel_size : int, default 5
+        odd
+    heads : int, default 8
+        that attend side by side
+    scale : str, default 'head'
+        of scores: 'channels' 1/out_channels, 'head' heads/out_channels, 'root' its √
+    boundary : str, default 'mask'
+        beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
+    init : str, default 'published'
+        ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+    """
     images = True
 
     def __init__(self, in_channels:int, out_channels:int, kernel_size:int=5,
@@ -432,6 +453,7 @@ class GroupSimpleAffineSelfConv2d(AffineLayer):
     group : Group | str, default 'p4'
         a subgroup of D4: 'p4', 'p4m', 'mirror', …
     heads : int, default 8
+        that attend side by side
     scale : str, default 'head'
         of scores: 'channels' 1/out_channels, 'head' heads/out_channels, 'root' its √
     boundary : str, default 'mask'
@@ -454,6 +476,7 @@ class GroupAffineSelfConv2d(AffineLayer):
     group : Group | str, default 'p4'
         a subgroup of D4: 'p4', 'p4m', 'mirror', …
     heads : int, default 8
+        that attend side by side
     scale : str, default 'head'
         of scores: 'channels' 1/out_channels, 'head' heads/out_channels, 'root' its √
     boundary : str, default 'mask'
@@ -475,6 +498,7 @@ class LiftingAffineSelfConv2d(AffineLayer):
     group : Group | str, default 'p4'
         a subgroup of D4: 'p4', 'p4m', 'mirror', …
     heads : int, default 8
+        that attend side by side
     scale : str, default 'head'
         of scores: 'channels' 1/out_channels, 'head' heads/out_channels, 'root' its √
     boundary : str, default 'mask'

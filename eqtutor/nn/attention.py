@@ -42,6 +42,7 @@ class QueryKeyValue(nn.Module):
     out_channels : int
         a multiple of `heads`
     heads : int
+        that attend side by side
     scale : str
         'root' 1/√d, 'head' 1/d or 'channels' 1/out_channels
     bias : bool
@@ -49,7 +50,7 @@ class QueryKeyValue(nn.Module):
     def __init__(self,
         in_channels:int,
         out_channels:int, # a multiple of `heads`
-        heads:int,
+        heads:int,        # that attend side by side
         scale:str,        # 'root' 1/√d, 'head' 1/d or 'channels' 1/out_channels
         bias:bool,
     ):
@@ -79,13 +80,14 @@ class WindowEncoding(nn.Module):
     Parameters
     ----------
     heads : int
+        that attend side by side
     width : int
         of a head
     kernel_size : int
         odd
     """
     def __init__(self,
-        heads:int,
+        heads:int,       # that attend side by side
         width:int,       # of a head
         kernel_size:int, # odd
     ):
@@ -106,13 +108,14 @@ class ImageEncoding(nn.Module):
     Parameters
     ----------
     heads : int
+        that attend side by side
     width : int
         of a head
     size : tuple[int, int]
         height and width of the largest image
     """
     def __init__(self,
-        heads:int,
+        heads:int,            # that attend side by side
         width:int,            # of a head
         size:tuple[int, int], # height and width of the largest image
     ):
@@ -149,6 +152,7 @@ class Attention2d(nn.Module):
     window : int | None
         odd; None: every pixel attends to all
     heads : int
+        that attend side by side
     boundary : str
         beyond the image: 'mask', nothing; 'zero', key and value 0
     scale : str
@@ -162,7 +166,7 @@ class Attention2d(nn.Module):
         in_channels:int,
         out_channels:int, # a multiple of `heads`
         window:int|None,  # odd; None: every pixel attends to all
-        heads:int,
+        heads:int,        # that attend side by side
         boundary:str,     # beyond the image: 'mask', nothing; 'zero', key and value 0
         scale:str,        # of the scores, as for `QueryKeyValue`
         bias:bool,        # of the query, key and value maps
@@ -251,6 +255,7 @@ class SelfAttention2d(Attention2d):
     window : int | None, default None
         odd; None: every pixel attends to all
     heads : int, default 1
+        that attend side by side
     encoding : str, default 'relative'
         'none', 'absolute' or 'relative'
     size : tuple[int, int] | None, default None
@@ -268,7 +273,7 @@ class SelfAttention2d(Attention2d):
         in_channels:int,
         out_channels:int,         # a multiple of `heads`
         window:int|None=None,     # odd; None: every pixel attends to all
-        heads:int=1,
+        heads:int=1,              # that attend side by side
         encoding:str='relative',  # 'none', 'absolute' or 'relative'
         # of the images if 'absolute', of the largest if 'relative' without window
         size:tuple[int, int]|None=None,
@@ -307,13 +312,14 @@ class RowsAndColumns(nn.Module):
     Parameters
     ----------
     heads : int
+        that attend side by side
     width : int
         of a head, even
     kernel_size : int
         odd
     """
     def __init__(self,
-        heads:int,
+        heads:int,       # that attend side by side
         width:int,       # of a head, even
         kernel_size:int, # odd
     ):
@@ -346,6 +352,7 @@ class StandAloneSelfAttention2d(Attention2d):
     kernel_size : int
         odd
     heads : int, default 8
+        that attend side by side
     boundary : str, default 'mask'
         beyond the image: 'mask', or 'zero' keys and values
     scale : str, default 'head'
@@ -359,7 +366,7 @@ class StandAloneSelfAttention2d(Attention2d):
         in_channels:int,
         out_channels:int,      # a multiple of 2·heads
         kernel_size:int,       # odd
-        heads:int=8,
+        heads:int=8,           # that attend side by side
         boundary:str='mask',   # beyond the image: 'mask', or 'zero' keys and values
         scale:str='head',      # of the scores: 'root', 'head' or 'channels'
         bias:bool=True,        # of the query, key and value maps

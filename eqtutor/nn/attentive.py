@@ -383,9 +383,11 @@ class AttentiveConv2d(EquivariantConv2d):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True
@@ -410,9 +412,9 @@ class AttentiveConv2d(EquivariantConv2d):
         out_channels:int,
         kernel_size:int,          # windows are square
         group:Group|str,          # a `Group` or its name
-        stride:int=1,
+        stride:int=1,             # pixels from window to window
         padding:int|str=0,        # pixels, 'same' or 'valid'
-        dilation:int=1,
+        dilation:int=1,           # pixels from tap to tap of a filter
         bias:bool=True,           # one per output channel, shared over the group
         strict:bool=True,         # raise where the stride breaks the symmetry, or warn
         attend:str='full',        # 'full', 'channel', 'spatial', 'input' or 'rotation'
@@ -582,9 +584,11 @@ class AttentiveLiftingConv2d(AttentiveConv2d):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True
@@ -619,9 +623,11 @@ class AttentiveGroupConv2d(AttentiveConv2d):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True

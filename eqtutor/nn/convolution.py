@@ -82,9 +82,11 @@ class EquivariantConv2d(IndexTables):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True
@@ -99,9 +101,9 @@ class EquivariantConv2d(IndexTables):
         out_channels:int,
         kernel_size:int,          # windows are square
         group:Group|str,          # a `Group` or its name
-        stride:int=1,
+        stride:int=1,             # pixels from window to window
         padding:int|str=0,        # pixels, 'same' or 'valid'
-        dilation:int=1,
+        dilation:int=1,           # pixels from tap to tap of a filter
         bias:bool=True,           # one per output channel, shared over the group
         strict:bool=True,         # raise where the stride breaks the symmetry, or warn
         groups:int=1,             # blocks of channels that do not hear of each other
@@ -205,9 +207,11 @@ class LiftingConv2d(EquivariantConv2d):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True
@@ -229,9 +233,11 @@ class GroupConv2d(EquivariantConv2d):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True
@@ -252,9 +258,11 @@ class ProjectionConv2d(EquivariantConv2d):
     group : Group | str
         a `Group` or its name
     stride : int, default 1
+        pixels from window to window
     padding : int | str, default 0
         pixels, 'same' or 'valid'
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     strict : bool, default True

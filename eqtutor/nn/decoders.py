@@ -67,6 +67,7 @@ class GroupConvTranspose2d(EquivariantConv2d):
     padding : int, default 0
         pixels taken off at each side
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default True
         one per output channel, shared over the group
     groups : int, default 1
@@ -81,7 +82,7 @@ class GroupConvTranspose2d(EquivariantConv2d):
         group:Group|str,          # a `Group` or its name
         stride:int=1,             # pixels of the output between two of the input
         padding:int=0,            # pixels taken off at each side
-        dilation:int=1,
+        dilation:int=1,           # pixels from tap to tap of a filter
         bias:bool=True,           # one per output channel, shared over the group
         groups:int=1,             # blocks of channels that do not hear of each other
         output_padding:int=0,     # 0: more would lie at one end (Proposition 67.3)

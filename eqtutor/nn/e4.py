@@ -195,6 +195,7 @@ class E4Conv2d(nn.Module):
     padding : int | str, default 'same'
         'same' only: outside the image there is nothing to write from
     dilation : int, default 1
+        pixels from tap to tap of a filter
     bias : bool, default False
         one per output channel, shared over the group
     kernel_bias : bool, default True
@@ -212,7 +213,7 @@ class E4Conv2d(nn.Module):
         norm:str='instance',   # of the kernel generator, as for `KernelGenerator`
         # 'same' only: outside the image there is nothing to write from
         padding:int|str='same',
-        dilation:int=1,
+        dilation:int=1,        # pixels from tap to tap of a filter
         bias:bool=False,       # one per output channel, shared over the group
         kernel_bias:bool=True, # a fixed kernel that is added to the written one
     ):

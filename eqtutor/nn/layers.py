@@ -22,10 +22,18 @@ class GroupBatchNorm2d(nn.BatchNorm3d):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000c
 class GroupLayerNorm2d(nn.LayerNorm):
-    "Layer norm over the channels of `(b, c, |H|, h, w)`; scale and shift per channel."
+    """Layer norm over the channels of `(b, c, |H|, h, w)`; scale and shift per channel.
+
+    Parameters
+    ----------
+    num_channels : int
+        c
+    eps : float, default 1e-05
+        added to the variance
+    """
     def __init__(self,
-        num_channels:int,
-        eps:float=1e-5,
+        num_channels:int,   # c
+        eps:float=1e-5,     # added to the variance
     ):
         super().__init__(num_channels, eps)
 

@@ -228,6 +228,7 @@ class EquivariantSelfAttention2d(IndexTables):
     window : int | None, default 5
         odd side of it; None: the whole image
     heads : int, default 9
+        that attend side by side
     head_channels : int | None, default None
         of one head; half the output channels if None
     encoding : str, default 'relative'
@@ -252,7 +253,7 @@ class EquivariantSelfAttention2d(IndexTables):
         out_channels:int,
         group:Group|str,               # a `Group` or its name
         window:int|None=5,             # odd side of it; None: the whole image
-        heads:int=9,
+        heads:int=9,                   # that attend side by side
         head_channels:int|None=None,   # of one head; half the output channels if None
         # of the pose: 'relative' h̃⁻¹ĥ, 'target' h⁻¹ĥ, or 'printed' h⁻¹h̃⁻¹ĥ, which
         # breaks the symmetry; 'none': neither pose nor offset is encoded
@@ -555,6 +556,7 @@ class LiftingSelfAttention2d(EquivariantSelfAttention2d):
     window : int | None, default 5
         odd side of it; None: the whole image
     heads : int, default 9
+        that attend side by side
     head_channels : int | None, default None
         of one head; half the output channels if None
     encoding : str, default 'relative'
@@ -586,6 +588,7 @@ class GroupSelfAttention2d(EquivariantSelfAttention2d):
     window : int | None, default 5
         odd side of it; None: the whole image
     heads : int, default 9
+        that attend side by side
     head_channels : int | None, default None
         of one head; half the output channels if None
     encoding : str, default 'relative'
