@@ -280,7 +280,7 @@ class Recorder(TorchFunctionMode):
         if (form := self.plain_form(function)) and self.depends(args, kwargs):
             out = function(*args, **kwargs)
             with self: return self.follow(form, function, args, kwargs, out)
-        if may_change(function):
+        if may_change(function):   # what it is given is written down before it is written into
             call = self.begin(function, args, kwargs)
             out = function(*args, **kwargs)
         else:      # questions, of a shape say, are no calls

@@ -1,6 +1,5 @@
 "The repository: generated files current, notebooks clean, types right, a wheel that works."
 import ast
-import json
 import os
 import re
 import shutil
@@ -176,31 +175,6 @@ def test_sidebar_lists_every_notebook():
 def test_lost_notebook_is_found():
     sidebar = ['1/*.ipynb', dict(section='x', contents=[dict(href='3/c.ipynb')])]
     assert lost(['1/a.ipynb', '2/b.ipynb'], list(listed(sidebar))) == ['2/b.ipynb', '3/c.ipynb']
-
-def page_faults(folder):
-    "Pages nbdev_docs would publish all the same: with an error, or HTML, which needs a CDN."
-    process = 'from nbdev.serve import proc_nbs; proc_nbs(n_workers=0)'
-    run('-c', process, cwd=folder, PYTHONPATH=str(folder))
-    pages = {name: json.loads(text) for name, text in snapshot(folder/'_proc', '*.ipynb').items()}
-    assert pages.keys() == snapshot(folder/'nbs', '*.ipynb').keys()
-    outputs = [(name, o) for name, page in pages.items() for c in page['cells']
-               for o in c.get('outputs', [])]
-    return [name for name, o in outputs
-            if o['output_type'] == 'error' or 'text/html' in o.get('data', {})]
-
-def test_pages(tmp_path):
-    faults = page_faults(project(tmp_path))
-    assert faults == [], '`procs` in settings.ini makes HTML outputs raw blocks'
-
-def test_fault_of_a_page_is_found(tmp_path):
-    shutil.rmtree(project(tmp_path)/'nbs')
-    error = dict(output_type='error', ename='E', evalue='', traceback=[])
-    bad = dict(cell_type='code', id='00000000', execution_count=None, metadata={}, source='1/0',
-               outputs=[error])
-    (tmp_path/'nbs').mkdir()
-    notebook = dict(cells=[bad], metadata={}, nbformat=4, nbformat_minor=5)
-    (tmp_path/'nbs'/'bad.ipynb').write_text(json.dumps(notebook))
-    assert page_faults(tmp_path) == ['bad.ipynb']
 
 def test_one_version_everywhere():
     init = (PACKAGE/'__init__.py').read_text(encoding='utf-8')

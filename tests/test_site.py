@@ -10,7 +10,7 @@ from itertools import zip_longest
 import pytest
 import yaml
 from pages import NBS, ROOT, chapters, page_of, read_all
-from site_pages import list_faults, pandoc, pipe_faults, reader, shapes
+from site_pages import list_faults, output_of, pandoc, pipe_faults, reader, shapes
 
 BOOK = read_all()
 INDEX = '\n\n'.join(BOOK['index.ipynb'].markdown())
@@ -41,6 +41,14 @@ def test_site_is_tried_before_it_is_published():
         'actions/deploy-pages')]
     assert order == sorted(order) and steps[order[2]]['env'] == {'EQTUTOR_SITE': '_docs'}
     assert re.fullmatch(r'1\.7\.\d+', steps[order[0]]['with']['version'])
+
+
+@pytest.mark.parametrize('output', [
+    dict(output_type='error', ename='E'),
+    dict(output_type='display_data', data={'text/html': '<b>x</b>', 'text/plain': 'x'})])
+def test_what_nbdev_would_publish_all_the_same_stops_the_pages(output):
+    "An error, and HTML that a page needs a CDN for."
+    with pytest.raises(ValueError, match='an error, or HTML'): output_of(output, {}, None)
 
 
 # --- tables of chapters
