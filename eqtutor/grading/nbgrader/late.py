@@ -7,6 +7,7 @@ is written or marks are exported.
 # Plain module: edited by hand, no notebook exports it.
 import math
 from datetime import datetime
+from pathlib import Path
 
 from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment
 from nbgrader.plugins import LateSubmissionPlugin
@@ -66,25 +67,31 @@ def late_days(s:SubmittedAssignment)->int:
 
 
 def extend(
-    book:Gradebook,
+    folder:Path,  # of the course
     assignment:str,
     student:str,
-    days:float, # in all: 0 takes an extension back
+    days:float,   # in all: 0 takes an extension back
 )->datetime:
     "Give a student, or a team, an extension: their deadline, in UTC."
-    try:
-        due = book.find_assignment(assignment).duedate
+    file = folder/'gradebook.db'
+    if not file.is_file():
+        raise FileNotFoundError(f"no grade book at {file}: call it in the course's folder")
+    with Gradebook(f'sqlite:///{file.absolute()}') as book:
+        try:
+            due = book.find_assignment(assignment).duedate
+            book.find_student(student)
+        except MissingEntry:
+            known = [f'{what}: {", ".join(names) or "none yet"}' for what, names in
+                     (('assignments', [a.name for a in book.assignments]),
+                      ('students', [s.id for s in book.students]))]
+            raise ValueError(f'no assignment {assignment!r} or no student {student!r}; '
+                             + '; '.join(known)) from None
         if due is None:
-            raise ValueError(f'{assignment} has no deadline: nbgrader db assignment add {assignment} '
-                             '--duedate="2026-11-30 23:59 Europe/Vienna"')
-        book.find_student(student)
-    except MissingEntry:
-        known = ', '.join(sorted(s.id for s in book.students)) or 'nobody yet: collect first'
-        raise ValueError(f'no assignment {assignment!r} or no student {student!r}; there is '
-                         f'{known}') from None
-    book.update_or_create_submission(assignment, student)   # what is extended need not be there yet
-    book.grant_extension(assignment, student, days=days)
-    return book.find_submission(assignment, student).duedate
+            raise ValueError(f'{assignment} has no deadline: nbgrader db assignment add '
+                             f'{assignment} --duedate="2026-11-30 23:59 Europe/Vienna"')
+        book.update_or_create_submission(assignment, student)   # it need not be there yet
+        book.grant_extension(assignment, student, days=days)
+        return book.find_submission(assignment, student).duedate
 
 
 def closed(
