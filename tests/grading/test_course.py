@@ -1,4 +1,5 @@
 "A class goes through nbgrader by the commands that chapter 33 prints: release to export."
+import contextlib
 import csv
 import importlib.util
 import json
@@ -13,14 +14,15 @@ import pytest
 
 pytest.importorskip('nbgrader', reason='nbgrader is not installed (pip install eqtutor[grading])')
 
+from jupyter_core.application import NoStart
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderApp
 from typer.testing import CliRunner
 
 from eqtutor.cli import app
-from eqtutor.labs.course import course_chapters
-from eqtutor.labs.exercise import chapter_exercises
-from eqtutor.labs.sandbox import without_isolation
+from eqtutor.tutor.course import course_chapters
+from eqtutor.tutor.exercise import chapter_exercises
+from eqtutor.grading.sandbox import without_isolation
 
 from . import classes
 
@@ -55,7 +57,7 @@ def in_process(words, cwd):
         nbgrader = NbGraderApp.instance()
         try:
             nbgrader.initialize(words[1:])
-            nbgrader.start()
+            with contextlib.suppress(NoStart): nbgrader.start()
         finally:
             nbgrader.reset()
             NbGraderApp.clear_instance()
@@ -141,7 +143,7 @@ class Class:
 
 def solutions_of(author):
     "The author's solutions by exercise."
-    from eqtutor.labs.student import cell_mark
+    from eqtutor.tutor.student import cell_mark
     cells = [''.join(c['source']) for c in author['cells']]
     marked = [(cell_mark(source) or ('', ''), source) for source in cells]
     return {id: re.sub(r'^#\|.*\n', '', source, flags=re.M)

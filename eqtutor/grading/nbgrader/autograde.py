@@ -24,13 +24,13 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Integer, Unicode
 
-from ...labs.exercise import without_formulas
-from ...labs.handins import HandIn
-from ...labs.judges import Judges, Settings
-from ...labs.judging import FAILED, notebook_cells, read_notebook, read_submission, shortened
-from ...labs.pages import visible
-from ...labs.sandbox import Limits, without_isolation
-from ...labs.student import EMPTY_PROOF
+from ...tutor.exercise import without_formulas
+from ..handins import HandIn
+from ..judges import Judges, Settings
+from ..judging import FAILED, notebook_cells, read_notebook, read_submission, shortened
+from ..pages import visible
+from ..sandbox import Limits, without_isolation
+from ...tutor.student import EMPTY_PROOF
 from .markup import inert
 
 LONGEST_ANSWER = 50_000   # letters

@@ -9,10 +9,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...files import write_atomic
-from ...labs.course import chapter_path, course_chapters
-from ...labs.exercise import chapter_exercises
-from ...labs.reading import CodeCell, Links, reader_markdown
-from ...labs.student import Copy, cell_mark, notebook_bytes, student_copy
+from ...tutor.course import chapter_path, course_chapters
+from ...tutor.exercise import chapter_exercises
+from ...tutor.reading import CodeCell, Links, reader_markdown
+from ...tutor.student import Copy, cell_mark, notebook_bytes, student_copy
 
 BEGIN, END = '<!-- BEGIN MARK SCHEME -->', '<!-- END MARK SCHEME -->'
 TEMPLATES = Environment(loader=PackageLoader('eqtutor', 'grading/nbgrader'), trim_blocks=True,
