@@ -34,7 +34,8 @@ from ...tutor.student import EMPTY_PROOF
 from .markup import inert
 
 LONGEST_ANSWER = 50_000   # letters
-OURS = 'task-', 'ex-', 'check-'   # how the ids of our cells begin
+UNREADABLE = ('The file could not be read: it is damaged, or no notebook. Ask whether you may hand '
+              'it in again.')
 STUBS = '', EMPTY_PROOF, 'YOUR ANSWER HERE'
 
 
@@ -157,13 +158,12 @@ class Judge(NbGraderPreprocessor):
         record = submission.record(str(path), resources)
         if record['problem'].startswith(FAILED): raise RuntimeError(f'{path}: {record["problem"]}')
         verdicts = {v['id']: v for v in record['parts']}
-        nb.metadata['eqtutor'] = {'problem': record['problem']}
+        nb.metadata['eqtutor'] = {'problem': UNREADABLE if record['problem'] else ''}
         for cell in nb.cells:
             told = cell.metadata.get('nbgrader', {})
             if cell.cell_type != 'code' or not told.get('grade') or told.get('solution'): continue
             id = told['grade_id'].removeprefix('check-').replace('-', '.')
-            none = {'state': 'missing', 'marks': 0, 'message': record['problem'] or
-                    'there is no judge for this cell: mark it by hand'}
+            none = {'state': 'not judged', 'marks': 0, 'message': 'a person marks this'}
             verdict = verdicts.get(id, none)
             cell.outputs = outputs_of(verdict, told['points'])
             cell.metadata['eqtutor'] = {k: verdict[k] for k in ('state', 'message')}

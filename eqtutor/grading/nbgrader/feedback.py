@@ -71,7 +71,8 @@ def page_of(
         if grade := grades.get(id):
             open_ = grade.needs_manual_grade and grade.manual_score is None
             part |= {'mark': None if open_ else grade.score, 'of': grade.max_score}
-            if not cell.metadata.get('eqtutor'): part['state'] = 'to be marked' if open_ else 'marked'
+            if not part['state']: part['state'] = (
+                'to be marked' if open_ else 'marked' if grade.auto_score is None else 'empty')
     lost = notebook.late_submission_penalty or 0
     return TEMPLATES.get_template('feedback.html').render(
         about=about, parts={n.replace('-', '.'): p for n, p in parts.items()}, lost=lost,

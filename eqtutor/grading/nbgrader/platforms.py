@@ -25,6 +25,7 @@ TIME, TEAM, GRADE = 'Last modified (submission)', 'Group', 'Grade'
 KEYS = {'moodle': ('ID number', 'Username', 'Email address'), 'canvas': ('SIS Login ID', 'ID')}
 # what a spreadsheet takes for the beginning of a formula, in some locales in full width
 FORMULA = re.compile(r'(^|[;\n])(?=[\s\u3000]*[=+\-@\uff1d\uff0b\uff0d\uff20])')
+NUMBER = re.compile(r'[+-]?[\d.]*')   # and Moodle's '-' of what is not there
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def file_of(name:str)->str:
 def spreadsheet_safe(x:object)->str:
     "Text that a spreadsheet does not run; what moves a cursor is shown as Python would."
     plain = ''.join(c if c.isprintable() or c == '\n' else ascii(c)[1:-1] for c in str(x))
-    return FORMULA.sub(r"\1'", plain)
+    return plain if NUMBER.fullmatch(plain) else FORMULA.sub(r"\1'", plain)
 
 
 def as_csv(columns:list[str], rows:list[dict[str, str]])->bytes:
