@@ -498,6 +498,10 @@ labs = typer.Typer(
     no_args_is_help=True)
 app.add_typer(labs, name='labs')
 
+def chapter_names(chapters:list[str], more:list[str]|None)->list[str]:
+    "Names of chapters, behind commas or blanks."
+    return [name for word in [*chapters, *(more or [])] for name in word.split(',') if name]
+
 @labs.command('build', help=(
     "Write students' notebooks: solutions replaced by stubs, no "
     "outputs, with nbgrader's metadata."))
@@ -519,8 +523,7 @@ def labs_build(
     as_json:bool=typer.Option(False, '--json', help='Print the files as a JSON list.'),
 )->None:
     "Write students' notebooks."
-    words = [*chapters, *(more or [])]
-    names = [name for word in words for name in word.split(',') if name]
+    names = chapter_names(chapters, more)
     with explained():
         from .grading.roster import read_roster
         from .tutor.student import build
@@ -529,6 +532,41 @@ def labs_build(
         written = build(place, names, students, seed)
     text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
     typer.echo(json.dumps([str(p) for p in written]) if as_json else text)
+
+@labs.command('course', help=(
+    'Write a course for nbgrader: source/<chapter>/, nbgrader_config.py with our judge, and '
+    'README.md with the steps. What is there stays as it is.'))
+def labs_course(
+    folder:Path=typer.Argument(..., help='Folder of the course.'),
+    more:list[str]=typer.Argument(None, help='Further chapters: --chapters 01 05.'),
+    chapters:list[str]=typer.Option(
+        [], help='05 or 05_convolution; more of them behind commas or blanks.  '
+                 '[default: all that have exercises]'),
+    zone:str=typer.Option(
+        '', '--timezone', help="Of the times in Moodle's worksheet, Europe/Vienna.  "
+                               "[default: this computer's]"),
+)->None:
+    "Write a course for nbgrader."
+    with explained():
+        from .grading.nbgrader.course import write_course
+        place = writable_folder(folder.expanduser(), 'another folder')
+        done = write_course(place, chapter_names(chapters, more), zone)
+    lines = [f'{len(done["written"])} files in {folder}: README.md there tells the steps']
+    typer.echo('\n'.join([*lines, *(f'kept: {path}' for path in done['kept'])]))
+
+@labs.command('extend', help=(
+    "Give a student of an nbgrader course, or a team, an extension, also before they hand in. "
+    "Call it in the course's folder."))
+def labs_extend(
+    assignment:str=typer.Argument(..., help='05_convolution'),
+    student:str=typer.Argument(..., help='As nbgrader calls them: `nbgrader db student list`.'),
+    days:float=typer.Option(..., help='In all; 0 takes it back.'),
+)->None:
+    "Give a student an extension."
+    with explained():
+        from .grading.nbgrader.late import extend
+        due = extend(Path('.'), assignment, student, days)
+    typer.echo(f'{student}: {assignment} until {due:%Y-%m-%d %H:%M} UTC')
 
 @labs.command('grade', help=(
     'Grade submissions, each in a sandbox of its own (bubblewrap): no '

@@ -9,7 +9,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .comparing import same_answers
@@ -28,6 +28,7 @@ class Mistake:
     "A wrong answer that people really give, and the sentence that helps."
     answer:Any # a function of the case; of a prediction the value itself
     says:str   # what the student reads, as markdown
+    worth:float=0 # marks, where it is one slip in an answer that has all else
 
 
 @dataclass
@@ -125,7 +126,7 @@ class Verdict:
     "What became of one exercise, and why."
     id:str
     state:str          # 'passed', 'wrong', 'error', 'unsolved', 'missing', 'stopped', 'by hand'
-    marks:int|None     # None until a person has marked it
+    marks:float|None   # None until a person has marked it
     of:int
     message:str=''
 
@@ -147,7 +148,7 @@ def judge(
         return Verdict(e.id, 'passed', e.marks, e.marks, f'{len(cases)} cases' if cases[0] else '')
     for mistake in e.mistakes:
         if same_answers(values, decoded(e.answers_of(mistake.answer, seed))):
-            return e.fails('wrong', mistake.says)
+            return replace(e.fails('wrong', mistake.says), marks=mistake.worth)
     return e.fails('wrong', diagnose(e, values, right, seed))
 
 

@@ -51,7 +51,7 @@ EXERCISES = [
         Mistake(outside_the_centre, 'You list those that do *not* lie in the centre.'),
         Mistake(row_of_truth_values,
                 'This is the row of True and False. Asked are the elements themselves: '
-                '`.nonzero()`.'),
+                '`.nonzero()`.', worth=1.5),
     ]),
     Exercise('1.3', 'predict', 2, name='mirror_block',
              right=[[0, 2, 1], [1, 0, 2], [2, 1, 0]], mistakes=[
@@ -72,7 +72,7 @@ EXERCISES = [
                 'generator.'),
         Mistake(without_the_trivial_one,
                 'You leave out the map that sends everything to the identity. It respects all '
-                'products.'),
+                'products.', worth=1.5),
         Mistake(order_of_the_first,
                 'Your number is n. That is right for m = n; in general not every image k of the '
                 'generator has n·k = 0 modulo m.'),

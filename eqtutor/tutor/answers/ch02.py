@@ -99,7 +99,8 @@ EXERCISES = [
                 'You divide the pixels evenly among the elements, but pixels on an axis have '
                 'smaller orbits. Burnside: the *mean* number of fixed pixels.'),
         Mistake(sum_without_the_mean,
-                "You add the fixed pixels of all elements up; Burnside's lemma divides by |H|."),
+                "You add the fixed pixels of all elements up; Burnside's lemma divides by |H|.",
+                worth=1.5),
         Mistake(orbits_under_element_1,
                 'Only element 1 and its pixel are compared. An orbit collects the places under '
                 '*every* element.'),
@@ -123,7 +124,8 @@ EXERCISES = [
                 'You test every layer at the size of the input. The second sees what the first '
                 'leaves: (n + 2p − k)//s + 1 pixels.'),
         Mistake(one_window_too_few,
-                'Your size after a layer is off by one: (n + 2p − k)//s *plus one* windows fit.'),
+                'Your size after a layer is off by one: (n + 2p − k)//s *plus one* windows fit.',
+                worth=1.5),
         Mistake(last_layer_only,
                 'You test the last layer only. The whole keeps the symmetry if every layer does '
                 '(Proposition 4.2 will say so), and one that does not can spoil it.'),
@@ -133,10 +135,11 @@ EXERCISES = [
                 'were tested?'),
         Mistake(size_too_early,
                 'You test each layer at the size that it leaves. It is exact or not at the size '
-                'that it *finds*: test first, then compute the next size.'),
+                'that it *finds*: test first, then compute the next size.', worth=1.5),
         Mistake(stride_forgotten,
                 'Your size after a layer does not know the stride: windows begin at every s-th '
-                'pixel.'),
-        Mistake(padding_on_one_side, 'The padding counts on both sides: n + 2p, not n + p.'),
+                'pixel.', worth=1),
+        Mistake(padding_on_one_side, 'The padding counts on both sides: n + 2p, not n + p.',
+                worth=1.5),
     ]),
 ]

@@ -57,13 +57,13 @@ EXERCISES = [
     Exercise('4.2', 'code', 4, symmetrise, images_filters_groups, ON_A_CONVOLUTION, [
         Mistake(moved_once_more,
                 'The output is moved by h once more instead of back. Undo the move of the input: '
-                'act with the inverse.'),
+                'act with the inverse.', worth=1.5),
         Mistake(not_moved_back,
                 'The outputs are not moved back before you average: pixels of different places are '
                 'mixed.'),
         Mistake(sum_for_mean,
                 'You sum over the group. That is equivariant, too, but asked is the mean: an f '
-                'that has the symmetry already must come out unchanged.'),
+                'that has the symmetry already must come out unchanged.', worth=1.5),
         Mistake(maximum_for_mean,
                 'You take the maximum over the group; asked is the mean.'),
         Mistake(f_of_the_mean,

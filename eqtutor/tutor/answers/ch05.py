@@ -64,19 +64,19 @@ EXERCISES = [
     Exercise('5.4', 'code', 4, lift_convolve, images_filters_groups, mistakes=[
         Mistake(turned_clockwise,
                 'Your kernel turns clockwise: element 1 of $p4$ agrees with ours at element 3. At '
-                'pose h the kernel is 𝓛_h w, moved by h and not by its inverse.'),
+                'pose h the kernel is 𝓛_h w, moved by h and not by its inverse.', worth=2),
         Mistake(correlation,
                 'This is the correlation, what `conv2d` computes: f(x + y). A convolution reads '
-                'f(x − y), so the kernel is reversed in both axes.'),
+                'f(x − y), so the kernel is reversed in both axes.', worth=2),
         Mistake(one_axis_reversed,
                 'The kernel is reversed along one axis only: that is a mirror. −y reverses rows '
-                'and columns.'),
+                'and columns.', worth=2),
         Mistake(kernel_at_rest,
                 'All poses give the same answer: the kernel does not move. At pose h it is 𝓛_h w.'),
         Mistake(poses_before_channels,
                 'The poses stand before the channels. A feature map on G is (b, o, |H|, h, w): '
-                'stack on axis 2.'),
+                'stack on axis 2.', worth=3),
         Mistake(without_padding,
-                'The window is off by one: a 3×3 kernel keeps the size with padding 1.'),
+                'The window is off by one: a 3×3 kernel keeps the size with padding 1.', worth=3),
     ]),
 ]

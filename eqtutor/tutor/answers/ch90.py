@@ -30,12 +30,12 @@ EXERCISES = [
     Exercise('90.2', 'code', 3, translation, orders, mistakes=[
         Mistake(our_own_numbering,
                 'This is our own numbering: you multiply turn · mirror. Theirs turns first, so the '
-                'turn stands on the right: mirror · turn.'),
+                'turn stands on the right: mirror · turn.', worth=1),
         Mistake(turns_inverted_too,
-                'The turns are inverted as well. Only the mirrored half is numbered differently.'),
+                'The turns are inverted as well. Only the mirrored half is numbered differently.', worth=1),
         Mistake(mirrors_from_the_last,
                 'The mirrored half comes backwards from its last element: an off-by-one. Turn 0 '
-                'then mirror is the mirror itself, element n.'),
+                'then mirror is the mirror itself, element n.', worth=1.5),
     ]),
     Exercise('90.3', 'proof', 2),
 ]
