@@ -20,6 +20,7 @@ from .equivariance import unchanged
 from .files import write_atomic
 from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .nn.layers import GroupBatchNorm2d, SpatialPool2d
+from .nn.vectors import VectorLiftingConv2d, VectorProjectionConv2d
 from .plain import find_plain_form
 from .trace import Call, Source, record_calls
 
@@ -58,7 +59,8 @@ def affine_of(
     if norm.affine: shift = shift + norm.bias
     return scale.detach(), shift.detach()
 
-CONVOLUTIONS = LiftingConv2d, GroupConv2d, ProjectionConv2d
+CONVOLUTIONS = (LiftingConv2d, GroupConv2d, ProjectionConv2d, VectorLiftingConv2d,
+                VectorProjectionConv2d)
 
 def becomes_module(
     m:nn.Module,

@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['GROUPS', 'Point', 'Affine', 'check_axioms', 'Group', 'C', 'D', 'get_group', 'generate',
-           'subgroups', 'cosets', 'is_homomorphism', 'move_point', 'affine_product',
-           'affine_inverse']
+           'subgroups', 'subgroup_elements', 'cosets', 'Subgroup', 'is_homomorphism', 'move_point',
+           'affine_product', 'affine_inverse']
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000003
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -125,6 +126,18 @@ class Group:
         degrees = round(math.degrees(angle), 2) % 360
         return ('mirror, ' if flips else '') + f'{degrees:g}°'
 
+    def subgroup(self,
+        which:'Group|str|Sequence[int]', # a group or its name; or elements
+    )->'Subgroup':
+        """A subgroup as a group: by name, or by its elements, which get sorted.
+
+        Parameters
+        ----------
+        which : Group|str|Sequence[int]
+            a group or its name; or elements
+        """
+        return Subgroup(self, which)
+
     def __len__(self)->int: return len(self.matrices)
 
     def __repr__(self)->str: return f'Group({self.name!r}, order {len(self)})'
@@ -233,31 +246,100 @@ def subgroups(
         known |= {generate(group, *a, *b) for a in known for b in known}
     return sorted(known, key=lambda s: (len(s), s))
 
+# %% ../nbs/1_foundations/01_groups.ipynb #5e0b9b00
+def subgroup_elements(
+    group:Group|str,
+    which:Group|str|Sequence[int], # a group or its name; or elements
+)->tuple[int, ...]:
+    """The elements of a subgroup: in the order of the group that is named, or sorted.
+
+    Parameters
+    ----------
+    group : Group | str
+    which : Group | str | Sequence[int]
+        a group or its name; or elements
+    """
+    group = get_group(group)
+    if isinstance(which, Group|str):
+        part = get_group(which)
+        distances = torch.cdist(part.matrices.flatten(1), group.matrices.flatten(1))
+        if distances.min(1).values.max() > 1e-5:
+            raise ValueError(f'{part.name} is not a subgroup of {group.name}: '
+                             f'its element {int(distances.min(1).values.argmax())} '
+                             'is none of the whole')
+        return tuple(distances.argmin(1).tolist())
+    members = tuple(sorted({int(h) for h in which}))
+    closure = generate(group, *members)
+    if closure == members: return members
+    raise ValueError(f'{tuple(which)} is not a subgroup of {group.name}: '
+                     f'it generates {closure}')
+
 # %% ../nbs/1_foundations/01_groups.ipynb #0000002a
 def cosets(
     group:Group|str,
-    subgroup:tuple[int, ...], # elements of the subgroup K
-    side:str='left',          # 'left' for gK, 'right' for Kg
+    subgroup:Group|str|Sequence[int], # K: its elements, or a group or its name
+    side:str='left',                  # 'left' for gK, 'right' for Kg
 )->list[tuple[int, ...]]:
     """The cosets of a subgroup: disjoint, equally large, together the whole group.
 
     Parameters
     ----------
     group : Group | str
-    subgroup : tuple[int, ...]
-        elements of the subgroup K
+    subgroup : Group | str | Sequence[int]
+        K: its elements, or a group or its name
     side : str, default 'left'
         'left' for gK, 'right' for Kg
     """
-    group, members = get_group(group), list(subgroup)
-    closure = generate(group, *members)
-    if closure != tuple(sorted(members)):
-        raise ValueError(f'{tuple(members)} is not a subgroup of {group.name}: '
-                         f'it generates {closure}')
+    group = get_group(group)
+    members = list(subgroup_elements(group, subgroup))
     if side not in ('left', 'right'):
         raise ValueError(f"side must be 'left' or 'right', got {side!r}")
     mul = group.mul if side == 'left' else group.mul.T
     return sorted({tuple(sorted(row)) for row in mul[:, members].tolist()})
+
+# %% ../nbs/1_foundations/01_groups.ipynb #5e0b9b01
+class Subgroup(Group):
+    """A subgroup K as a group of its own, and where it stands in the whole group.
+
+    Parameters
+    ----------
+    whole : Group | str
+    which : Group | str | Sequence[int]
+        a group or its name; or elements, of `whole`
+    """
+    def __init__(self,
+        whole:Group|str,
+        which:Group|str|Sequence[int], # a group or its name; or elements, of `whole`
+    ):
+        whole = get_group(whole)
+        elements = subgroup_elements(whole, which)
+        super().__init__(f'{whole.name}{[*elements]}', whole.matrices[[*elements]])
+        n = len(self)
+        known = [C(n)] if n % 2 else [C(n), D(n//2)]
+        if isinstance(which, Group|str): known = [get_group(which)]
+        self.name = next((group.name for group in known if group == self), self.name)
+        self.whole, self.embedding = whole, elements   # κ is `embedding[κ]` there
+
+    @property
+    def right_cosets(self)->Tensor: # `(|H|/|K|, |K|)`
+        """A row for each right coset Kt: the elements κt, in the order of κ.
+
+        Returns
+        -------
+        Tensor
+            `(|H|/|K|, |K|)`
+        """
+        firsts = [coset[0] for coset in cosets(self.whole, self.embedding, 'right')]
+        return self.whole.mul[list(self.embedding)][:, firsts].T
+
+    @property
+    def complement(self)->'Subgroup|None':
+        "The first subgroup with one element in each left coset hK, if there is one."
+        for members in subgroups(self.whole):
+            if len(members)*len(self) != len(self.whole): continue
+            if set(members) & set(self.embedding) != {0}: continue
+            return Subgroup(self.whole, members)
+        return None
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000033
 def is_homomorphism(

@@ -7,13 +7,16 @@ __all__ = ['GroupBatchNorm2d', 'GroupLayerNorm2d', 'SpatialPool2d', 'GroupAdapti
            'GroupPool']
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000003
+from collections.abc import Sequence
+
+import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
-from ..core import check_not_negative, check_positive, one_of
-from ..groups import Group, get_group
+from ..core import IndexTables, check_not_negative, check_positive, one_of
+from ..groups import Group, Subgroup, cosets, get_group
 
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000a
@@ -42,9 +45,11 @@ class GroupLayerNorm2d(nn.LayerNorm):
         y = super().forward(rearrange(f, 'b c g h w -> b g h w c'))
         return rearrange(y, 'b g h w c -> b c g h w')
 
-def _check_feature_map(f:Tensor)->None:
-    if f.ndim == 5: return
-    raise ValueError(f'expected a feature map (b, c, |H|, h, w), got {tuple(f.shape)}')
+def _check_feature_map(f:Tensor, group:Group|None=None)->None:
+    if f.ndim == 5 and (group is None or f.shape[2] == len(group)): return
+    known = '' if group is None else f' with |H| = {len(group)} for {group.name}'
+    raise ValueError(f'expected a feature map (b, c, |H|, h, w){known}, '
+                     f'got {tuple(f.shape)}')
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000018
 class SpatialPool2d(nn.Module):
@@ -129,23 +134,58 @@ class GroupAdaptivePool2d(nn.Module):
 
     def extra_repr(self)->str: return f'{self.output_size}, reduce={self.reduce}'
 
+# %% ../../nbs/1_foundations/06_layers.ipynb #5e0b9b04
+def _part(
+    group:Group|str|None, # the whole
+    subgroup:Group|str|Sequence[int],
+)->Subgroup:
+    if group is not None: return Subgroup(group, subgroup)
+    if isinstance(subgroup, Subgroup): return subgroup
+    raise ValueError('a subgroup of which group? Say group=…, the one whose poses come '
+                     'in, or give group.subgroup(…)')
+
+def _ordered_cosets(over:Subgroup)->Tensor: # `(|K|, |H|/|K|)`
+    "A column for each left coset, in the order of the complement if there is one."
+    parts = cosets(over.whole, over.embedding)
+    if over.complement is not None:
+        parts = [next(p for p in parts if h in p) for h in over.complement.embedding]
+    return torch.tensor(parts).T
+
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000001d
-class GroupPool(nn.Module):
+class GroupPool(IndexTables):
     """Max or mean over the poses: `(b, c, |H|, h, w)` to an image `(b, c, h, w)`.
 
     Parameters
     ----------
     reduce : str, default 'max'
         'max' or 'mean'
+    group : Group | str | None, default None
+        whose poses come in; needed with `subgroup` alone
+    subgroup : Group | str | Sequence[int] | None, default None
+        pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, h, w)` remains, a
+        feature map on `out_group` where the cosets are those of one (chapter 16)
     """
     def __init__(self,
         reduce:str='max', # 'max' or 'mean'
+        group:Group|str|None=None, # whose poses come in; needed with `subgroup` alone
+        # pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, h, w)` remains, a
+        # feature map on `out_group` where the cosets are those of one (chapter 16)
+        subgroup:Group|str|Sequence[int]|None=None,
     ):
         super().__init__()
         self.reduce = one_of(reduce, 'max', 'mean')
+        self.over = None if subgroup is None else _part(group, subgroup)
+        self.out_group = None if self.over is None else self.over.complement
+        self.make_tables()
+
+    def tables(self)->dict[str, Tensor]:
+        return {} if self.over is None else dict(cosets=_ordered_cosets(self.over))
 
     def forward(self, f:Tensor)->Tensor:
-        _check_feature_map(f)
+        _check_feature_map(f, self.over and self.over.whole)
+        if self.over is not None: f = f[:, :, self.table('cosets', f)]
         return f.amax(2) if self.reduce == 'max' else f.mean(2)
 
-    def extra_repr(self)->str: return self.reduce
+    def extra_repr(self)->str:
+        if self.over is None: return self.reduce
+        return f'{self.reduce}, group={self.over.whole.name}, subgroup={self.over.name}'
