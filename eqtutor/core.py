@@ -21,6 +21,21 @@ def one_of(
     if value in allowed: return value
     raise ValueError(f'expected one of {", ".join(map(repr, allowed))}, got {value!r}')
 
+def square_sizes(
+    **sizes, # by the name to use in the message
+)->list:
+    """The sizes, each as one number: of a pair of equal ones, `(3, 3)`, the one.
+
+    What is no pair is handed on as it is, for the checks below. Two numbers that differ are a
+    `ValueError`: a quarter turn swaps rows and columns.
+    """
+    for name, n in sizes.items():
+        if not isinstance(n, (tuple, list)): continue
+        if len(n) == 2 and n[0] == n[1]: continue
+        raise ValueError(f'{name} must be one number, or two equal ones (windows are square: '
+                         f'a quarter turn swaps rows and columns), got {n!r}')
+    return [n[0] if isinstance(n, (tuple, list)) else n for n in sizes.values()]
+
 def check_positive(
     **sizes:int, # by the name to use in the message
 )->None:
