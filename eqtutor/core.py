@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .actions import act, disc
@@ -102,6 +103,25 @@ def same_padding(
                      'shift the image by half a pixel and break the symmetry. Expected '
                      f'an odd kernel_size: use {kernel_size - 1} or {kernel_size + 1}, '
                      'or give padding as a number.')
+
+# what lies beyond the rim of a picture, by the names of torch's convolutions
+PADDING_MODES = 'zeros', 'circular', 'reflect', 'replicate'
+
+def pad_sides(
+    x:Tensor,     # `(b, c, …, h, w)`
+    padding:int,  # pixels on each side
+    mode:str,     # of `PADDING_MODES`
+)->Tensor:
+    "The planes with a frame, alike on all sides: it commutes with the moves of a grid."
+    sides, frame = x.shape[-2:], [padding]*4
+    if not padding: return x
+    if mode == 'zeros': return F.pad(x, frame)
+    most = min(sides) - (mode == 'reflect')   # pixels to mirror, without the rim's own; to repeat
+    if padding > most and mode != 'replicate':
+        raise ValueError(f'padding_mode={mode!r} takes its frame from the picture: {padding} '
+                         f'pixels on each side expect at least {padding + (mode == "reflect")} '
+                         f'rows and columns, got {sides[0]}×{sides[1]}')
+    return F.pad(x.flatten(1, -3), frame, mode).unflatten(1, x.shape[1:-2])
 
 def check_input(
     x:Tensor,
