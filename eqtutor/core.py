@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .actions import act, disc
+from .actions import act
 from .groups import Group
 
 
@@ -208,19 +208,46 @@ def filter_index(
     places = places.view(1, 1, kernel_size, kernel_size)
     return torch.stack([act(group, h, places).flatten().long() for h in group.elements])
 
+def ring_filters(
+    kernel_size:int, # odd
+    matrix:Tensor,   # that moves the plane, `(2, 2)`, float64
+    smooth:float=2., # pictures are alike over so many pixels,
+    noise:float=1e-3,# but for so much of their variance
+)->Tensor:           # `(k², n)`, float64
+    """The filters that answer like 1, cos mt, sin mt on circles about the centre, moved.
+
+    The circles have radii of 0, 1, 2, … pixels, and t is the angle on one. Radius r bears the
+    orders m ≤ r + 1: more would lie between the pixels. A circle meets no pixels, so each column
+    is the least-squares answer: of all filters on k×k pixels, the one nearest to it on pictures
+    with a Gaussian correlation of `smooth` pixels.
+    """
+    side = torch.arange(-(kernel_size//2), kernel_size//2 + 1, dtype=torch.float64)
+    pixels = torch.cartesian_prod(-side, side).flip(-1)   # x to the right, y up; row by row
+    def alike(a, b): return torch.exp(-torch.cdist(a, b)**2/(2*smooth**2))
+    t = 2*torch.pi*torch.arange(64, dtype=torch.float64)/64
+    circle, columns = torch.stack([t.cos(), t.sin()], -1) @ matrix.T, []
+    for radius in range(kernel_size//2 + 1):
+        orders = range(1, radius + 2) if radius else ()
+        waves = [torch.ones_like(t), *(f(m*t) for m in orders for f in (torch.cos, torch.sin))]
+        columns.append(alike(pixels, radius*circle) @ torch.stack(waves, 1))
+    noisy = alike(pixels, pixels) + noise*torch.eye(len(pixels), dtype=torch.float64)
+    return torch.linalg.solve(noisy, torch.cat(columns, 1))
+
 def filter_matrices(
     group:Group,     # any
     kernel_size:int, # odd
 )->Tensor:           # `(|H|, k², k²)`, float64
-    "The move of a filter as a matrix on its entries: bilinear, inside its disc."
+    """The move of a filter as a matrix on its entries: of its part in `ring_filters`.
+
+    The first matrix is the projection to that part; the others turn it, and together they are an
+    action of the group: no turn blurs it.
+    """
     k = kernel_size
     if k % 2 == 0:
         raise ValueError(f'{group.name} turns filters between pixels, which needs an '
                          f'odd kernel_size, got {k}: use {k - 1} or {k + 1}')
-    basis = torch.eye(k*k, dtype=torch.float64)*disc(k, k, margin=.5).flatten()
-    basis = basis.view(-1, 1, k, k)
-    images = [act(group, h, basis).flatten(1) for h in group.elements]
-    return torch.stack(images).transpose(1, 2)
+    to_rings = torch.linalg.pinv(ring_filters(k, group.matrices[0]))
+    return torch.stack([ring_filters(k, m) @ to_rings for m in group.matrices])
 
 class IndexTables(nn.Module):
     "A layer with tables from its group: always where its weights are, never saved."
