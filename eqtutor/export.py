@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
@@ -39,7 +38,8 @@ def plain_conv(
         bank = bank*scale.repeat_interleave(poses).view(-1, 1, 1, 1)
         bias = bias*scale + shift
     plain = nn.Conv2d(bank.shape[1]*conv.groups, len(bank), conv.kernel_size,
-                      conv.stride, conv.padding, conv.dilation, conv.groups).to(bank)
+                      conv.stride, conv.padding, conv.dilation, conv.groups,
+                      padding_mode=conv.padding_mode).to(bank)
     with torch.no_grad():
         plain.weight.copy_(bank)
         plain.bias.copy_(bias.repeat_interleave(poses))   # type: ignore[union-attr]
@@ -289,8 +289,7 @@ class FrozenConv2d(nn.Conv2d):
 
     def forward(self, x:Tensor)->Tensor:
         if x.ndim == 5: x = x.flatten(1, 2)
-        y = F.conv2d(x, self.weight, self.bias, self.stride, self.padding,
-                     self.dilation, self.groups)
+        y = self._conv_forward(x, self.weight, self.bias)
         if self.rectifies: y = y.relu_()
         return y.unflatten(1, (-1, self.poses)) if self.poses else y
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
 from ..core import (
+    PADDING_MODES,
     IndexTables,
     check_divides,
     check_input,
@@ -29,7 +30,10 @@ from ..core import (
     each_pose,
     filter_index,
     filter_matrices,
+    one_of,
+    pad_sides,
     same_padding,
+    square_sizes,
 )
 from ..groups import Group, get_group
 
@@ -78,7 +82,7 @@ class EquivariantConv2d(IndexTables):
     in_channels : int
     out_channels : int
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -93,13 +97,19 @@ class EquivariantConv2d(IndexTables):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     lifts, projects = False, False   # does the input, the output, lack the group axis?
 
     def __init__(self,
         in_channels:int,
         out_channels:int,
-        kernel_size:int,          # windows are square
+        kernel_size:int,          # windows are square; a pair (3, 3) will do
         group:Group|str,          # a `Group` or its name
         stride:int=1,             # pixels from window to window
         padding:int|str=0,        # pixels, 'same' or 'valid'
@@ -107,8 +117,14 @@ class EquivariantConv2d(IndexTables):
         bias:bool=True,           # one per output channel, shared over the group
         strict:bool=True,         # raise where the stride breaks the symmetry, or warn
         groups:int=1,             # blocks of channels that do not hear of each other
+        # beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+        padding_mode:str='zeros',
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__()
+        kernel_size, stride, padding, dilation = square_sizes(
+            kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
         sizes = dict(in_channels=in_channels, out_channels=out_channels)
         check_positive(**sizes, kernel_size=kernel_size, stride=stride,
                        dilation=dilation, groups=groups)
@@ -116,6 +132,7 @@ class EquivariantConv2d(IndexTables):
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
         self.padding = same_padding(padding, kernel_size, dilation)
+        self.padding_mode = one_of(padding_mode, *PADDING_MODES)
         self.groups, self.strict = groups, strict
         self.group = get_group(group)
         self.axes = reversed_axes(self.group)
@@ -124,8 +141,9 @@ class EquivariantConv2d(IndexTables):
         self.out_poses = 1 if self.projects else n
         poses = () if self.lifts or self.projects else (n,)      # of a filter
         shape = in_channels//groups, *poses, kernel_size, kernel_size
-        self.weight = nn.Parameter(torch.empty(out_channels, *shape))
-        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        on = dict(device=device, dtype=dtype)
+        self.weight = nn.Parameter(torch.empty(out_channels, *shape, **on))
+        self.bias = nn.Parameter(torch.zeros(out_channels, **on)) if bias else None
         self.make_tables()
         self.reset_parameters()
 
@@ -162,7 +180,10 @@ class EquivariantConv2d(IndexTables):
         bias:Tensor|None = self.bias
         if bias is not None: bias = each_pose(bias, self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
-        y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation,
+        padding = self.padding                # by conv2d, or before it
+        if self.padding_mode != 'zeros':
+            x, padding = pad_sides(x, padding, self.padding_mode), 0
+        y = F.conv2d(x, self.filters(), bias, self.stride, padding, self.dilation,
                      self.groups)
         if self.projects: return y
         return y.unflatten(1, (self.out_channels, self.out_poses))
@@ -192,7 +213,9 @@ class EquivariantConv2d(IndexTables):
                 f'kernel_size={self.kernel_size}, group={self.group.name}, '
                 f'stride={self.stride}, padding={self.padding}, '
                 f'dilation={self.dilation}, bias={self.bias is not None}'
-                + (f', groups={self.groups}' if self.groups > 1 else ''))
+                + (f', groups={self.groups}' if self.groups > 1 else '')
+                + ('' if self.padding_mode == 'zeros' else
+                   f', padding_mode={self.padding_mode!r}'))
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000020
 class LiftingConv2d(EquivariantConv2d):
@@ -203,7 +226,7 @@ class LiftingConv2d(EquivariantConv2d):
     in_channels : int
     out_channels : int
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -218,6 +241,12 @@ class LiftingConv2d(EquivariantConv2d):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     lifts = True
 
@@ -229,7 +258,7 @@ class GroupConv2d(EquivariantConv2d):
     in_channels : int
     out_channels : int
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -244,6 +273,12 @@ class GroupConv2d(EquivariantConv2d):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
 
 class ProjectionConv2d(EquivariantConv2d):
@@ -254,7 +289,7 @@ class ProjectionConv2d(EquivariantConv2d):
     in_channels : int
     out_channels : int
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -269,5 +304,11 @@ class ProjectionConv2d(EquivariantConv2d):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     projects = True

@@ -12,7 +12,13 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import check_input, check_positive, each_pose, one_of
+from ..core import (
+    check_input,
+    check_positive,
+    each_pose,
+    one_of,
+    square_sizes,
+)
 from ..groups import Group
 from .convolution import EquivariantConv2d
 
@@ -33,6 +39,7 @@ class GroupUpsample2d(nn.Module):
         mode:str='nearest',    # 'nearest' or 'bilinear'
     ):
         super().__init__()
+        scale_factor, = square_sizes(scale_factor=scale_factor)
         check_positive(scale_factor=scale_factor)
         self.scale_factor, self.mode = scale_factor, one_of(mode, 'nearest', 'bilinear')
 
@@ -74,6 +81,12 @@ class GroupConvTranspose2d(EquivariantConv2d):
         blocks of channels that do not hear of each other
     output_padding : int, default 0
         0: more would lie at one end (Proposition 67.3)
+    padding_mode : str, default 'zeros'
+        'zeros' only, as for torch's layer
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     def __init__(self,
         in_channels:int,
@@ -86,9 +99,18 @@ class GroupConvTranspose2d(EquivariantConv2d):
         bias:bool=True,           # one per output channel, shared over the group
         groups:int=1,             # blocks of channels that do not hear of each other
         output_padding:int=0,     # 0: more would lie at one end (Proposition 67.3)
+        padding_mode:str='zeros', # 'zeros' only, as for torch's layer
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(in_channels, out_channels, kernel_size, group, stride, padding,
-                         dilation, bias, groups=groups)
+                         dilation, bias, groups=groups, device=device, dtype=dtype)
+        if padding_mode != 'zeros':
+            raise ValueError('padding takes pixels off the output here, so nothing is '
+                             "filled in: expected padding_mode='zeros', got "
+                             f"{padding_mode!r}; GroupUpsample2d({self.stride}) and "
+                             'GroupConv2d after it take any')
+        output_padding, = square_sizes(output_padding=output_padding)
         if output_padding == 0: return
         raise ValueError('output_padding puts pixels at one end alone, which is not '
                          f'equivariant to {self.group.name}: got {output_padding}. '
