@@ -3,6 +3,7 @@ pretrained weights where they fit."""
 # Plain module: edited by hand, no notebook exports it.
 
 import copy
+import inspect
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from .converted import (
     check_converted,
     normalises_channels,
     own_forward,
+    pad_layer,
     refused_layer,
     refused_operation,
 )
@@ -195,13 +197,15 @@ class _Converter:
         if role.after == 'output': cls = ProjectionConv2d   # type: ignore[assignment]
         names = 'stride', 'padding', 'dilation'
         sizes:dict[str, Any] = {name: _number(m, name) for name in names}
-        new = cls(self.wide(m.in_channels, role.before),
-                  self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
-                  self.group, bias=m.bias is not None,
-                  groups=self.blocks(m, role), **sizes)
-        if m.padding_mode == 'zeros': return new
-        raise ValueError(f'it pads by {m.padding_mode!r}, and layers on a group by '
-                         "zeros alone: padding_mode='zeros'")
+        if m.padding_mode != 'zeros':
+            if 'padding_mode' not in inspect.signature(cls).parameters: raise ValueError(
+                f'it pads by {m.padding_mode!r}, and layers on a group by zeros alone: '
+                f'{pad_layer(m.padding_mode, m.padding)}, a layer, before it')
+            sizes['padding_mode'] = m.padding_mode
+        return cls(self.wide(m.in_channels, role.before),
+                   self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
+                   self.group, bias=m.bias is not None,
+                   groups=self.blocks(m, role), **sizes)
 
     def blocks(self, m:Any, role:Role)->int:
         "The number of blocks: with one channel a block it grows with the width."
@@ -341,7 +345,8 @@ def convert(
     A picture and what generators of the group make of it go through a copy of the
     result. A `ValueError` names the layer or the line that has no counterpart or breaks
     the symmetry, and what to write there. Off the pixel grid (C8) the same network on
-    p4 or p4m is measured.
+    p4 or p4m is measured. A linear layer behind a flatten becomes a convolution as large
+    as the map, |H| times the weights: `nn.AdaptiveAvgPool2d(1)` before it costs less.
 
     Parameters
     ----------
