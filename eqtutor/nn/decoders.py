@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import check_input, check_positive, each_pose, one_of
+from ..core import check_input, check_positive, check_real, each_pose, one_of
 from ..groups import Group
 from .convolution import EquivariantConv2d
 
@@ -37,6 +37,7 @@ class GroupUpsample2d(nn.Module):
         self.scale_factor, self.mode = scale_factor, one_of(mode, 'nearest', 'bilinear')
 
     def forward(self, x:Tensor)->Tensor:
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5):
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w), got {tuple(x.shape)}')
