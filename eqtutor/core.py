@@ -123,6 +123,30 @@ def pad_sides(
                          f'rows and columns, got {sides[0]}×{sides[1]}')
     return F.pad(x.flatten(1, -3), frame, mode).unflatten(1, x.shape[1:-2])
 
+def check_real(
+    x:Tensor,
+    name:str, # of the layer, for the message
+)->None:
+    "Raise a `ValueError` that says what to do, unless `x` holds floating-point numbers."
+    if x.is_floating_point(): return
+    if x.is_complex():
+        raise ValueError(f'{name} expected real numbers, got {x.dtype}: give real and imaginary '
+                         'part as channels')
+    raise ValueError(f'{name} expected floating-point numbers, got {x.dtype}: x.float(), and for '
+                     'pixels of 0 to 255 x.float()/255')
+
+def check_feature_map(
+    f:Tensor,
+    name:str,     # of the layer, for the message
+    channels:int, # expected on axis 1
+)->None:
+    "Raise a `ValueError` that says what a layer for any group expects, unless `f` is so."
+    check_real(f, name)
+    if f.ndim == 5 and f.shape[1] == channels: return
+    hint = ' This looks like an image: begin with LiftingConv2d.' if f.ndim == 4 else ''
+    raise ValueError(f'{name} expected a feature map (b, {channels}, |H|, h, w), got '
+                     f'{tuple(f.shape)}.{hint}')
+
 def check_input(
     x:Tensor,
     channels:int,       # expected on axis 1
@@ -130,9 +154,7 @@ def check_input(
     name:str,           # of the layer, for the message
 )->None:
     "Raise a `ValueError` that says what a layer expects, unless `x` is real and so."
-    if x.is_complex():
-        raise ValueError(f'{name} expected real numbers, got {x.dtype}: give real and '
-                         'imaginary part as channels')
+    check_real(x, name)
     want = (channels,) if group is None else (channels, len(group))
     if tuple(x.shape[1:-2]) == want: return
     shape, hint = f'an image (b, {channels}, h, w)', ''
@@ -283,7 +305,13 @@ class IndexTables(nn.Module):
         return copy
 
     def _apply(self, fn, recurse=True):
-        super()._apply(fn, recurse)
+        def four_axes(t:Tensor)->Tensor:
+            # torch takes filters of five axes for those of videos, and has no channels_last there
+            try: return fn(t)
+            except RuntimeError:
+                if t.ndim != 5: raise
+            return fn(t.flatten()).view(t.shape)
+        super()._apply(four_axes, recurse)
         self._copies.clear()
         self._prefetch()
         return self

@@ -75,7 +75,7 @@ def example_input(
     "Pictures that the network takes, of 32×32 pixels or nearly so."
     layers:list[Any] = [*net.modules()]
     first = next(m for m in layers if hasattr(m, 'in_channels'))
-    like = next(net.parameters())
+    like = next(net.parameters(), torch.empty(()))
     for n in sorted(range(8, 129), key=lambda n: (abs(n - 32), n)):
         x = torch.randn(2, first.in_channels, n, n).to(like)
         try:

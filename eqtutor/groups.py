@@ -62,10 +62,19 @@ def _tidy(matrices, name:str)->Tensor:
         raise ValueError(f'{name!r}: matrices must have shape (n, 2, 2), got {shape}')
     if len(torch.unique(m.mul(1e6).round(), dim=0)) < len(m):
         raise ValueError(f'{name!r}: an element is listed twice')
-    if (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().max() > 1e-5:
+    off = (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().amax((1, 2))
+    if off.max() > 1e-5:
+        h = int(off.argmax())
         raise ValueError(f'{name!r}: a point group turns and mirrors, so every matrix '
-                         'times its transpose is the identity; here one is not')
+                         'times its transpose is the identity; that of element '
+                         f'{h}, {m[h].tolist()}, is not{_rounded(off.max())}')
     return torch.where((m - m.round()).abs() < 1e-6, m.round(), m)
+
+def _rounded(distance:Tensor)->str:
+    "What to do, where numbers miss what they should be by little."
+    if distance > .1: return ''
+    return (f', by {distance:.0e}. Are its numbers rounded? Expected are six digits, '
+            'as of math.cos(math.pi/3); C(n) and D(n) have them all')
 
 def _cayley(matrices:Tensor, name:str)->Tensor:
     "Cayley table `(n, n)` of a closed set of matrices `(n, 2, 2)`."
@@ -78,7 +87,8 @@ def _cayley(matrices:Tensor, name:str)->Tensor:
             h = int(distance.argmax())
             raise ValueError(
                 f'{name!r} is not closed: the product of elements {g} and {h} is\n'
-                f'{products[h].tolist()},\nwhich is not in the list. Add this matrix.')
+                f'{products[h].tolist()},\nwhich is not in the list'
+                + (_rounded(distance.max()) or '. Add this matrix.'))
         rows.append(nearest)
     return torch.stack(rows)
 
@@ -209,7 +219,18 @@ def get_group(
         if name := re.fullmatch(r'([CD])([1-9]\d*)', group):
             return (C if name[1] == 'C' else D)(int(name[2]))
     also = 'and C<n> and D<n> for any n; or pass a Group.'
-    raise unknown_name('group', group, GROUPS, also)
+    raise unknown_name('group', group, GROUPS, also, _meant(group))
+
+def _meant(name)->str:
+    "The group that somebody means who names it as others do: c8, p6, p6m, SO(2)."
+    plain = re.sub(r'[\W_]', '', str(name)).lower()
+    for known in GROUPS:
+        if known.lower() == plain: return known
+    # as crystals: p6, p6m, p4mm; as abstract groups: Z6; as the papers: R6, R6M
+    found = re.fullmatch(r'([pczrd]?)([1-9]\d*)(m*)', plain)
+    if found: return ('D' if found[3] or found[1] == 'd' else 'C') + found[2]
+    # infinitely many turns, of which these are some
+    return {'so2': 'C16', 'u1': 'C16', 'se2': 'C16', 'o2': 'D16', 'e2': 'D16'}.get(plain, '')
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000028
 def generate(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..core import (
     check_input,
     check_positive,
+    check_real,
     each_pose,
     one_of,
     square_sizes,
@@ -44,6 +45,7 @@ class GroupUpsample2d(nn.Module):
         self.scale_factor, self.mode = scale_factor, one_of(mode, 'nearest', 'bilinear')
 
     def forward(self, x:Tensor)->Tensor:
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5):
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w), got {tuple(x.shape)}')

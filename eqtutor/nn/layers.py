@@ -15,13 +15,22 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
-from ..core import IndexTables, check_not_negative, check_positive, one_of
+from ..core import (
+    IndexTables,
+    check_feature_map,
+    check_not_negative,
+    check_positive,
+    check_real,
+    one_of,
+)
 from ..groups import Group, Subgroup, cosets, get_group
 
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000a
 class GroupBatchNorm2d(nn.BatchNorm3d):
     "Batch norm of a feature map `(b, c, |H|, h, w)`; scale and shift per channel."
+    def _check_input_dim(self, input:Tensor)->None:
+        check_feature_map(input, type(self).__name__, self.num_features)
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000c
 class GroupLayerNorm2d(nn.LayerNorm):
@@ -41,7 +50,7 @@ class GroupLayerNorm2d(nn.LayerNorm):
         super().__init__(num_channels, eps)
 
     def forward(self, f:Tensor)->Tensor:
-        _check_feature_map(f)
+        check_feature_map(f, type(self).__name__, self.normalized_shape[0])
         y = super().forward(rearrange(f, 'b c g h w -> b g h w c'))
         return rearrange(y, 'b g h w c -> b c g h w')
 
@@ -91,6 +100,7 @@ class SpatialPool2d(nn.Module):
 
     def forward(self, x:Tensor)->Tensor:
         n = len(self.group)
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5) or x.ndim == 5 and x.shape[2] != n:
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w) with |H| = {n} for {self.group.name}, '
@@ -125,6 +135,7 @@ class GroupAdaptivePool2d(nn.Module):
         self.output_size, self.reduce = output_size, one_of(reduce, 'max', 'mean')
 
     def forward(self, x:Tensor)->Tensor:
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5):
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w), got {tuple(x.shape)}')

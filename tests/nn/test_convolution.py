@@ -136,7 +136,7 @@ def test_wrong_input_is_named():
 @pytest.mark.parametrize('arguments, words', [
     ((3, 2, 4, 'C8'), 'odd kernel_size, got 4: use 3 or 5'),
     ((3, 2, 4, 'p4', 1, 'same'), 'would shift the image by half a pixel'),
-    ((3, 2, 3, 'p5'), "unknown group 'p5', did you mean 'p4'"),
+    ((3, 2, 3, 'p5'), "unknown group 'p5', did you mean 'C5'"),
     ((3, 2, (3, 5), 'p4'), 'kernel_size must be one number, or two equal')])
 def test_wrong_argument_is_named(arguments, words):
     with pytest.raises(ValueError, match=words): GroupConv2d(*arguments)
