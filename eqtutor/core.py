@@ -88,6 +88,15 @@ def same_padding(
                      f'an odd kernel_size: use {kernel_size - 1} or {kernel_size + 1}, '
                      'or give padding as a number.')
 
+# layers whose family lifts otherwise than LiftingConv2d does, and the way back
+LIFTS = {'GroupSelfAttention2d': 'LiftingSelfAttention2d',
+         'AttentiveGroupConv2d': 'AttentiveLiftingConv2d',
+         'GroupAffineSelfConv2d': 'LiftingAffineSelfConv2d',
+         'GroupSimpleAffineSelfConv2d': 'LiftingAffineSelfConv2d'}
+ON_GROUP = {'LiftingSelfAttention2d': 'GroupSelfAttention2d',
+            'AttentiveLiftingConv2d': 'AttentiveGroupConv2d',
+            'LiftingAffineSelfConv2d': 'GroupAffineSelfConv2d'}
+
 def check_input(
     x:Tensor,
     channels:int,       # expected on axis 1
@@ -102,12 +111,14 @@ def check_input(
     if tuple(x.shape[1:-2]) == want: return
     shape, hint = f'an image (b, {channels}, h, w)', ''
     if group is None and x.ndim == 5:
-        hint = (' This looks like a feature map on G: use GroupConv2d, or project it '
-                'first.')
+        hint = (' This looks like a feature map on G: use '
+                f"{ON_GROUP.get(name, 'GroupConv2d')}, or project it first.")
     if group is not None:
         shape = (f'a feature map (b, {channels}, |H|, h, w) '
                  f'with |H| = {len(group)} for {group.name}')
-        if x.ndim == 4: hint = ' This looks like an image: begin with LiftingConv2d.'
+        if x.ndim == 4:
+            lifting = LIFTS.get(name, 'LiftingConv2d')
+            hint = f' This looks like an image: begin with {lifting}.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
 
 def once_differentiable(

@@ -49,7 +49,7 @@ class LayerDoc:
     sources:str            # keys of `references.bib`
     words:str              # its equation
     exact:str              # a key of `EXACT`
-    cost:str               # multiply-accumulates, in the letters of `LETTERS`; '0' of a layer without
+    cost:str               # multiply-accumulates, in `LETTERS`; '0' where none are counted
     takes:tuple[int, ...]  # shape of an input
     use:str                # its arguments, with |H| = 8
     gives:tuple[int, ...]  # shape of the output
@@ -189,8 +189,8 @@ LAYERS = dict(
     AffineSelfConv2d=LayerDoc(
         'diaconu2019affine',
         'a convolution whose filter is weighed anew at every place. Keys and values of a window '
-        'are multiplied by ψ and shifted by β, each by those of its offset; a softmax of the products '
-        'of the keys with the query in the middle weighs the values.',
+        'are multiplied by ψ and shifted by β, each by those of its offset; a softmax of the '
+        'products of the keys with the query in the middle weighs the values.',
         'translations', 'o·(3·i + o + 4·k²)', IMAGE, '4, 6, 3, heads=2', (2, 6, 16, 16)),
     GroupSimpleAffineSelfConv2d=LayerDoc(
         'diaconu2019affine',
@@ -208,8 +208,8 @@ LAYERS = dict(
     LiftingAffineSelfConv2d=LayerDoc(
         'diaconu2019affine',
         'query, key and value of an image are taken once; in every pose h its windows are '
-        'multiplied by ψ and shifted by β, both moved by h, and weighed by a softmax of their products with '
-        'the query.',
+        'multiplied by ψ and shifted by β, both moved by h, and weighed by a softmax of their '
+        'products with the query.',
         'refuses', 'o·(3·i + |H|²·o + 4·|H|·k² + |H|)', IMAGE, "4, 6, 3, 'p4m', heads=2",
         (2, 6, 8, 16, 16)),
     # --- P3

@@ -19,7 +19,8 @@ sys.path.append(str(Path(__file__).parents[2]/'tools'))
 from layer_docs import LAYERS  # noqa: E402
 
 NAMES = layers.__all__
-SECTIONS = 'In words:', 'Parameters\n---', 'Exact for ', 'Cost: ', 'References\n---', 'Examples\n---'
+SECTIONS = ('In words:', 'Parameters\n---', 'Exact for ', 'Cost: ', 'References\n---',
+            'Examples\n---')
 
 
 def test_each_public_layer_has_an_entry_and_no_other_name_has():
@@ -132,3 +133,35 @@ def test_the_cost_is_what_is_counted(name):
     places = 1 if doc.per == 'picture' else size.shape[-2]*size.shape[-1]
     counted, said = count_macs(layer, x), number(doc.cost, letters)*places
     assert said <= counted <= said*doc.about, (counted/places, said/places)
+
+
+# --- an input of the wrong kind
+
+def hinted(layer, x, words):
+    "The layer that an error names: `words` and its name, at the size of the input."
+    with pytest.raises(ValueError, match=f'{words} [A-Z]') as refused: layer(x)
+    name = re.search(rf'{words} (\w+)', str(refused.value))[1]
+    enough = dict(in_channels=4, out_channels=4, kernel_size=3, group='p4m', heads=2, window=3)
+    cls = getattr(layers, name)
+    return cls(**{n: enough[n] for n in inspect.signature(cls).parameters if n in enough})
+
+
+ASKING = [n for n in NAMES if LAYERS[n].takes == (2, 4, 8, 16, 16)
+          and LAYERS[n].exact not in ('told_none', 'windows')]
+
+@pytest.mark.parametrize('name', ASKING)
+def test_an_image_is_sent_to_the_layer_that_lifts_it(name):
+    layer, x, _ = used(name)
+    lift = hinted(layer, x[:, :, 0], 'begin with')
+    layer(lift(x[:, :, 0]))
+    family = re.search('SelfAttention|Attentive|Affine|$', name)[0]
+    assert family in type(lift).__name__
+
+
+@pytest.mark.parametrize('name', [n for n in NAMES if 'Lifting' in n])
+def test_a_feature_map_is_sent_to_the_layer_on_the_group(name):
+    layer, x, _ = used(name)
+    f = layer(x)
+    on_group = hinted(layer, f[:, :4], 'use')
+    on_group(f[:, :4])
+    assert re.search('SelfAttention|Attentive|Affine|$', name)[0] in type(on_group).__name__
