@@ -123,6 +123,15 @@ def pad_sides(
                          f'rows and columns, got {sides[0]}×{sides[1]}')
     return F.pad(x.flatten(1, -3), frame, mode).unflatten(1, x.shape[1:-2])
 
+# layers whose family lifts otherwise than LiftingConv2d does, and the way back
+LIFTS = {'GroupSelfAttention2d': 'LiftingSelfAttention2d',
+         'AttentiveGroupConv2d': 'AttentiveLiftingConv2d',
+         'GroupAffineSelfConv2d': 'LiftingAffineSelfConv2d',
+         'GroupSimpleAffineSelfConv2d': 'LiftingAffineSelfConv2d'}
+ON_GROUP = {'LiftingSelfAttention2d': 'GroupSelfAttention2d',
+            'AttentiveLiftingConv2d': 'AttentiveGroupConv2d',
+            'LiftingAffineSelfConv2d': 'GroupAffineSelfConv2d'}
+
 def check_real(
     x:Tensor,
     name:str, # of the layer, for the message
@@ -159,12 +168,14 @@ def check_input(
     if tuple(x.shape[1:-2]) == want: return
     shape, hint = f'an image (b, {channels}, h, w)', ''
     if group is None and x.ndim == 5:
-        hint = (' This looks like a feature map on G: use GroupConv2d, or project it '
-                'first.')
+        hint = (' This looks like a feature map on G: use '
+                f"{ON_GROUP.get(name, 'GroupConv2d')}, or project it first.")
     if group is not None:
         shape = (f'a feature map (b, {channels}, |H|, h, w) '
                  f'with |H| = {len(group)} for {group.name}')
-        if x.ndim == 4: hint = ' This looks like an image: begin with LiftingConv2d.'
+        if x.ndim == 4:
+            lifting = LIFTS.get(name, 'LiftingConv2d')
+            hint = f' This looks like an image: begin with {lifting}.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
 
 def once_differentiable(

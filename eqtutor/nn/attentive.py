@@ -594,10 +594,16 @@ class AttentiveLiftingConv2d(AttentiveConv2d):
     """Attentive lifting convolution, `(b, i, h, w)` to `(b, o, |H|, h, w)`:
     y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19).
 
+    In words: a lifting convolution, each of whose terms (one input channel, correlated with
+    one filter in one pose) is weighed by a factor between 0 and 1 before they are added.
+    Channel attention and spatial attention of these terms write the factors.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square
     group : Group | str
@@ -632,6 +638,32 @@ class AttentiveLiftingConv2d(AttentiveConv2d):
         where the weights lie
     dtype : torch.dtype | None, default None
         of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: about 3·o·|H|·i·k² + 98·o·|H| multiply-accumulates for each place of the output; i
+    and o are the channels of input and output (c, where they are one number), k is the
+    window, |H| the order of the group. That is attend='full'; 98 is 2·attention_kernel².
+    'input' and 'rotation' weigh the input alone and cost little more than the convolution.
+
+    References
+    ----------
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import AttentiveLiftingConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = AttentiveLiftingConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 
@@ -639,10 +671,17 @@ class AttentiveGroupConv2d(AttentiveConv2d):
     """Attentive group convolution, `(b, i, |H|, h, w)` to `(b, o, |H|, h, w)`:
     y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19).
 
+    In words: a group convolution, each of whose terms (one channel and pose of the input,
+    correlated with its slice of a filter in the pose of the output) is weighed by a factor
+    between 0 and 1 before they are added. Channel attention and spatial attention of these
+    terms write the factors, and know only the relative pose of the two.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square
     group : Group | str
@@ -677,4 +716,31 @@ class AttentiveGroupConv2d(AttentiveConv2d):
         where the weights lie
     dtype : torch.dtype | None, default None
         of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: about 3·o·|H|²·i·k² + 98·o·|H|² multiply-accumulates for each place of the output;
+    i and o are the channels of input and output (c, where they are one number), k is the
+    window, |H| the order of the group. That is attend='full'; 98 is 2·attention_kernel².
+    `chunk` trades memory for time. 'input' and 'rotation' weigh the input alone and cost
+    little more than the convolution.
+
+    References
+    ----------
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import AttentiveGroupConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = AttentiveGroupConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """

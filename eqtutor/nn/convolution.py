@@ -221,10 +221,15 @@ class EquivariantConv2d(IndexTables):
 class LiftingConv2d(EquivariantConv2d):
     """`(b, c, h, w)` to `(b, o, |H|, h, w)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i]).
 
+    In words: the image is correlated with every filter in every pose. The output at place x
+    and pose h is large where the filter, moved by h, fits the image around x.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square; a pair (3, 3) will do
     group : Group | str
@@ -247,16 +252,47 @@ class LiftingConv2d(EquivariantConv2d):
         where the weights lie
     dtype : torch.dtype | None, default None
         of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: o·|H|·i·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group. |H| times a plain convolution of the same channels, at as many
+    parameters.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    Examples
+    --------
+    >>> from eqtutor.nn import LiftingConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = LiftingConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 
 class GroupConv2d(EquivariantConv2d):
     """On G (P1, Eq. 13): y[o,h] = Σ_{i,q} corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]).
 
+    In words: every pose h of the output reads every pose q of the input through a filter
+    moved by h. Which slice of the filter it takes depends on the relative pose h⁻¹q alone.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square; a pair (3, 3) will do
     group : Group | str
@@ -279,15 +315,49 @@ class GroupConv2d(EquivariantConv2d):
         where the weights lie
     dtype : torch.dtype | None, default None
         of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: o·|H|·i·|H|·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group. That is a plain convolution from i·|H| to o·|H| channels, at 1/|H|
+    of its parameters.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
 
 class ProjectionConv2d(EquivariantConv2d):
     """`(b, c, |H|, h, w)` to `(b, o, h, w)`: y[o] = Σ_{i,q} corr(f[i,q], 𝓛_q W[o,i]).
 
+    In words: every pose q of the input is correlated with the filter moved by q, and the
+    poses are added. What is left is an image that turns with the input and has no poses.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square; a pair (3, 3) will do
     group : Group | str
@@ -310,5 +380,30 @@ class ProjectionConv2d(EquivariantConv2d):
         where the weights lie
     dtype : torch.dtype | None, default None
         of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: o·i·|H|·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group.
+
+    References
+    ----------
+    Maurice Weiler, Gabriele Cesa, General E(2)-Equivariant Steerable CNNs, 2019,
+    https://arxiv.org/abs/1911.08251
+
+    Examples
+    --------
+    >>> from eqtutor.nn import ProjectionConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = ProjectionConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 16, 16])
     """
     projects = True
