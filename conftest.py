@@ -75,8 +75,17 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for flag, why in config.missing_flags.items():
             if item.get_closest_marker(flag): item.add_marker(pytest.mark.skip(reason=why))
-    # files are given to the workers in this order: those with a browser take longest
-    items.sort(key=lambda item: item.path.parent.name != 'widgets')
+    # the workers take files in this order: long ones first, those with a browser or a sandbox;
+    # chapters, each a file of its own, last, so that all workers end at the same time
+    long = {item.path for item in items if item.get_closest_marker('sandbox')
+            or 'browser' in getattr(item, 'fixturenames', ())}
+    items.sort(key=lambda item: (item.path.suffix == '.ipynb', item.path not in long))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    "Two a core, up to `--maxprocesses`: half of its time a worker waits for a browser or a command."
+    return None if 'PYTEST_XDIST_AUTO_NUM_WORKERS' in os.environ else 2*(os.cpu_count() or 1)
 
 
 def pytest_collect_file(file_path, parent):

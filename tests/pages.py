@@ -3,7 +3,7 @@ import ast
 import json
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -12,10 +12,9 @@ NBS = ROOT/'nbs'
 
 @dataclass
 class Notebook:
-    name: str                                  # path in nbs/
+    name: str       # path in nbs/
     cells: list
-    metadata: dict = field(default_factory=dict)
-    size: int = 0                              # bytes on disk
+    size: int = 0   # bytes on disk
 
     def markdown(self): return [c['source'] for c in self.cells if c['cell_type'] == 'markdown']
     def code(self): return [c for c in self.cells if c['cell_type'] == 'code']
@@ -25,7 +24,7 @@ def read(path):
     content = json.loads(path.read_text(encoding='utf-8'))
     cells = [dict(c, source=''.join(c['source'])) for c in content['cells']]
     name = path.relative_to(NBS).as_posix()
-    return Notebook(name, cells, content['metadata'], size=path.stat().st_size)
+    return Notebook(name, cells, size=path.stat().st_size)
 
 
 def read_all():

@@ -6,7 +6,8 @@ from .examples import measure
 AXE = (files('axe_playwright_python')/'axe.min.js').read_text(encoding='utf-8')
 COLOURS = 'color-contrast', 'link-in-text-block'
 # a browser lets the keyboard scroll whatever scrolls: test_site_pages.py
-OTHERS = dict.fromkeys((*COLOURS, 'scrollable-region-focusable'), dict(enabled=False))
+OTHERS = dict.fromkeys((*COLOURS, 'scrollable-region-focusable'), dict(enabled=False)) | {
+    'heading-order': dict(enabled=True)}
 
 
 def axe(page, **options):

@@ -11,6 +11,7 @@ from .test_lab import jupyterlab, open_notebook, visitor
 # one of each part
 LESSONS = ('1_foundations/02_actions', '2_training/11_cost', '3_papers/25_one_frame',
            '4_course/30_results')
+QUICK = LESSONS[0], LESSONS[3]   # to run
 
 
 @pytest.fixture(scope='module')
@@ -89,28 +90,49 @@ def follow_links(page, server):
         else: assert link['address'].startswith(('https://', 'mailto:')), link
 
 
-@pytest.mark.parametrize('lesson', LESSONS)
-def test_every_caption_and_fold_is_there_before_and_after_all_cells_run(
-        browser, server, folder, lesson):
+@pytest.fixture(scope='module')
+def page(browser, server):
+    "One window, which keeps JupyterLab's own scripts."
+    with visitor(browser, server) as page: yield page
+
+
+def as_opened(page, server, folder, lesson):
+    "The copy of a lesson in JupyterLab, all cells there; none has run."
     from playwright.sync_api import expect
     name = f'nbs/{lesson}.ipynb'
     nb = json.loads((folder/'work'/name).read_text(encoding='utf-8'))
-    with visitor(browser, server) as page:
-        open_notebook(page, server, name)
-        cells = page.locator('.jp-Notebook .jp-Cell')
-        expect(cells).to_have_count(len(nb['cells']), timeout=60_000)
-        expect(page.locator('.jp-MarkdownCell .jp-RenderedMarkdown')).to_have_count(
-            sum(c['cell_type'] == 'markdown' for c in nb['cells']), timeout=60_000)
-        holds(page, nb, run=False)
-        follow_links(page, server)
-        page.get_by_role('menuitem', name='Run', exact=True).click()
-        page.get_by_text('Run All Cells', exact=True).click()
-        # a cell that has run has a number; one that is folded shows none
-        waiting = page.locator('.jp-CodeCell .jp-InputArea-prompt').filter(
-            has_not_text=re.compile(r'\[\d+\]'))
-        expect(waiting).to_have_count(0, timeout=240_000)
-        expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)
-        for _ in range(60):   # pictures come after the numbers
-            if all(page.evaluate(SEEN)['pictures']): break
-            page.wait_for_timeout(500)
-        holds(page, nb, run=True)
+    open_notebook(page, server, name)
+    expect(page.locator('.jp-Notebook .jp-Cell')).to_have_count(len(nb['cells']), timeout=60_000)
+    expect(page.locator('.jp-MarkdownCell .jp-RenderedMarkdown')).to_have_count(
+        sum(c['cell_type'] == 'markdown' for c in nb['cells']), timeout=60_000)
+    holds(page, nb, run=False)
+    follow_links(page, server)
+    return nb
+
+
+def run_all(page):
+    from playwright.sync_api import expect
+    page.get_by_role('menuitem', name='Run', exact=True).click()
+    page.get_by_text('Run All Cells', exact=True).click()
+    # a cell that has run has a number; one that is folded shows none
+    waiting = page.locator('.jp-CodeCell .jp-InputArea-prompt').filter(
+        has_not_text=re.compile(r'\[\d+\]'))
+    expect(waiting).to_have_count(0, timeout=240_000)
+    expect(page.get_by_text(re.compile(r'\| Idle$'))).to_be_visible(timeout=60_000)
+    # pictures come after the numbers
+    page.wait_for_function(f"() => ({SEEN})().pictures.every(n => n)")
+
+
+@pytest.mark.parametrize('lesson', [lesson for lesson in LESSONS if lesson not in QUICK])
+def test_every_caption_and_fold_is_there(page, server, folder, lesson):
+    as_opened(page, server, folder, lesson)
+
+
+@pytest.mark.parametrize('lesson', [
+    lesson if lesson in QUICK else pytest.param(lesson, marks=pytest.mark.slow)
+    for lesson in LESSONS])
+def test_every_caption_and_fold_is_there_before_and_after_all_cells_run(
+        page, server, folder, lesson):
+    nb = as_opened(page, server, folder, lesson)
+    run_all(page)
+    holds(page, nb, run=True)
