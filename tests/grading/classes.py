@@ -132,13 +132,13 @@ def canvas(folder, students, files, title):
     table(folder/'grades.csv', columns, [head, *rows])
 
 
-def expected(s, exercises, proof):
-    "Marks of a student in the end, where a person gives `proof` for each proof; None if there are none."
+def expected(s, exercises, proof, slip):
+    "Marks of a student in the end: a person gives `proof` for each, a slip has `slip`; or None."
     machine = [e.marks for e in exercises if e.kind != 'proof']
     proofs = proof*sum(e.kind == 'proof' for e in exercises)
     if s.kind in REFUSED: return None
     if s.kind in ('empty', 'damaged'): return 0
-    if s.kind == 'wrong': return sum(machine[:-1])
+    if s.kind == 'wrong': return sum(machine[:-1]) + slip
     if s.kind == 'half': return sum(machine[:-1]) + proofs
     if s.kind == 'loops': return sum(machine[:-1])
     return sum(machine) + proofs

@@ -25,12 +25,12 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Integer, Unicode
 
 from ...tutor.exercise import without_formulas
+from ...tutor.student import EMPTY_PROOF
 from ..handins import HandIn
 from ..judges import Judges, Settings
 from ..judging import FAILED, notebook_cells, read_notebook, read_submission, shortened
 from ..pages import visible
 from ..sandbox import Limits, without_isolation
-from ...tutor.student import EMPTY_PROOF
 from .markup import inert
 
 LONGEST_ANSWER = 50_000   # letters
@@ -58,20 +58,23 @@ class Submission(NotebookExporter):
     def from_filename(self, filename:str, resources:Any=None, **kw:Any)->Any:
         "The notebook in a file; of a submission, the teacher's with the student's answers."
         if not self.parent._sanitizing: return super().from_filename(filename, resources, **kw)
-        self.record(filename, resources)   # what is to be judged begins now
+        record = self.record(filename, resources)
+        # the judge finds code also where its cell has lost its id
+        judged = {f'ex-{v["id"].replace(".", "-")}': v.get('answer', '') for v in record['parts']}
         about = resources['nbgrader']
         course = self.parent.coursedir
         source = Path(course.format_path(course.source_directory, '.', about['assignment']),
                       f'{about["notebook"]}.ipynb')
         target = Path(course.format_path(course.autograded_directory, about['student'],
                                          about['assignment']))
-        for p in target.iterdir():   # nbgrader has copied what lay beside
+        for p in target.glob('*'):   # nbgrader has copied what lay beside
             if p.suffix == '.ipynb' or p.name == 'timestamp.txt': continue
             shutil.rmtree(p) if p.is_dir() else p.unlink()
         with Gradebook(about['db_url']) as book:
             stubs = {c.name: c.source for c in
                      book.find_notebook(about['notebook'], about['assignment']).source_cells}
-        nb = filled_in(nbformat.read(source, as_version=4), answers_of(Path(filename)), stubs)
+        nb = filled_in(nbformat.read(source, as_version=4), judged | answers_of(Path(filename)),
+                       stubs)
         return self.from_notebook_node(nb, resources, **kw)
 
     def record(self, filename:str, resources:Any)->dict:
@@ -120,7 +123,7 @@ def answers_of(path:Path)->dict[str, str]:
         return {}   # the record says why
     found = dict[str, list[str]]()
     for c in cells: found.setdefault(c['id'], []).append(c['source'])
-    return {id: shortened(visible('\n\n'.join(texts)), LONGEST_ANSWER)
+    return {id: shortened(visible('\n\n'.join(dict.fromkeys(texts))), LONGEST_ANSWER)
             for id, texts in found.items() if id}
 
 

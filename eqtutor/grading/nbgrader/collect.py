@@ -19,7 +19,13 @@ from nbgrader.utils import find_all_notebooks
 from traitlets import Unicode
 
 from .platforms import (
-    CANVAS, MOODLE, ClassList, Participant, as_csv, read_list, utc_time,
+    CANVAS,
+    MOODLE,
+    ClassList,
+    Participant,
+    as_csv,
+    read_list,
+    utc_time,
 )
 
 LARGEST_FILE = 20_000_000   # bytes
@@ -100,7 +106,8 @@ class Extract(ExtractorPlugin):
         pattern = {'moodle': MOODLE, 'canvas': CANVAS}[people.kind]
         for m in members:
             parts = PurePosixPath(m.filename).parts
-            if m.is_dir() or any(p.startswith('.') or p == '__MACOSX' for p in parts): continue
+            hidden = any(p == '__MACOSX' or re.match(r'[.](?![.]$)', p) for p in parts)
+            if m.is_dir() or hidden: continue
             # the outermost name that is one of the platform's: what lies below is the student's own
             place = next(((i, hit) for i, p in enumerate(parts) if (hit := pattern.fullmatch(p))),
                          None)
