@@ -73,7 +73,8 @@ def answers_of(kind, solutions, wrong, exercises):
 
 def files_of(s, chapter, release, solutions, wrong, exercises):
     "The files of a student, by name."
-    own = json.dumps(with_answers(release, answers_of(s.kind, solutions, wrong, exercises))).encode()
+    answers = answers_of(s.kind, solutions, wrong, exercises)
+    own = json.dumps(with_answers(release, answers)).encode()
     file = f'{chapter}.ipynb'
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, 'w') as z: z.writestr(file, own)
@@ -109,11 +110,13 @@ def moodle(folder, students, files):
     def row(s):
         local = s.time + timedelta(hours=1)   # winter in Vienna
         return {'Identifier': f'Participant {100 + s.number}', 'Full name': s.name,
-                'Email address': s.mail, 'Status': 'Submitted for grading', 'Maximum Grade': '100.00',
-                'Grade can be changed': 'Yes', 'Last modified (grade)': '-',
+                'Email address': s.mail, 'Status': 'Submitted for grading',
+                'Maximum Grade': '100.00', 'Grade can be changed': 'Yes',
+                'Last modified (grade)': '-',
                 'Last modified (submission)': f'{local:%A, %d %B %Y, %I:%M %p}'}
-    nobody = {'Identifier': 'Participant 99', 'Full name': '=1+1', 'Email address': 'none@uni.example',
-              'Maximum Grade': '100.00', 'Last modified (submission)': '-'}
+    nobody = {'Identifier': 'Participant 99', 'Full name': '=1+1',
+              'Email address': 'none@uni.example', 'Maximum Grade': '100.00',
+              'Last modified (submission)': '-'}
     table(folder/'worksheet.csv', columns, [*map(row, students), nobody])
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from eqtutor.cli import app
 from eqtutor.grading.nbgrader.course import write_course
-from eqtutor.grading.nbgrader.export import canvas_table, moodle_table
+from eqtutor.grading.nbgrader.export import canvas_table, marks_table, moodle_table
 from eqtutor.grading.nbgrader.late import LateDays, extend
 from eqtutor.grading.nbgrader.platforms import CANVAS, MOODLE, as_csv, read_list, utc_time
 
@@ -168,7 +168,7 @@ def give(course, student, marks, waits=False):
         s = book.update_or_create_submission(LAB, student)
         first, *others = [g for n in s.notebooks for g in n.grades]
         first.auto_score, first.manual_score = 0, marks
-        for g in others: g.auto_score = 0
+        for g in others: g.auto_score, g.needs_manual_grade = 0, False
         first.needs_manual_grade = waits
         book.db.commit()
 
@@ -192,8 +192,9 @@ def test_what_cannot_be_taken_is_refused_and_the_rest_is_collected(course):
     found, said = collect(course)
     assert found == {f'{n}@uni.example': content for n, content in
                      (('ann', b'ann'), ('flo', b'flo'), ('gus', b'two'))}
-    reasons = {f'{of["Bob Ray"]}report.pdf': 'no notebook', f'{of["Cy Moe"]}{LAB}.zip': 'an archive',
-               f'{of["Di Fox"]}mine.ipynb': f'not called {NB}', f'{of["Ed Orr"]}{NB}': 'a link',
+    reasons = {f'{of["Bob Ray"]}report.pdf': 'no notebook',
+               f'{of["Cy Moe"]}{LAB}.zip': 'an archive', f'{of["Ed Orr"]}{NB}': 'a link',
+               f'{of["Di Fox"]}mine.ipynb': f'not called {NB}',
                f'Stranger_77_assignsubmission_file_/{NB}': 'nobody', '': 'damaged',
                f'{of["Gus Hay"]}{LAB}-1.ipynb': 'later version'}
     for file, words in reasons.items(): assert words in said[file]
@@ -338,7 +339,10 @@ def test_an_extension_alone_is_no_submission(course):
     extend(course, LAB, 'cy', 2)
     with book_of(course) as book:
         text = canvas_table(read_list(archive_of(course)), book.find_assignment(LAB), book)
+        marks = marks_table([book.find_assignment(LAB)], book).decode()
     assert [r['90 Notation (371)'] for r in csv.DictReader(text.decode().splitlines())][3] == ''
+    [row] = [r for r in csv.DictReader(marks.splitlines()) if r['student'] == 'cy']
+    assert row['to mark'] == '' and row[LAB] == ''
 
 
 # --- the course folder

@@ -50,19 +50,20 @@ class Submission(NotebookExporter):
 
     def __init__(self, **kwargs:Any):
         super().__init__(**kwargs)
+        self.step:Any = self.parent   # nbgrader's `Autograde`
         self.pool:ThreadPoolExecutor|None = None
         self.judges = dict[str, Judges]()
         self.records = dict[str, Future]()
         weakref.finalize(self, stop, self.judges)
 
-    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->Any:
+    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[Any, Any]:
         "The notebook in a file; of a submission, the teacher's with the student's answers."
-        if not self.parent._sanitizing: return super().from_filename(filename, resources, **kw)
+        if not self.step._sanitizing: return super().from_filename(filename, resources, **kw)
         record = self.record(filename, resources)
         # the judge finds code also where its cell has lost its id
         judged = {f'ex-{v["id"].replace(".", "-")}': v.get('answer', '') for v in record['parts']}
         about = resources['nbgrader']
-        course = self.parent.coursedir
+        course = self.step.coursedir
         source = Path(course.format_path(course.source_directory, '.', about['assignment']),
                       f'{about["notebook"]}.ipynb')
         target = Path(course.format_path(course.autograded_directory, about['student'],
@@ -82,26 +83,26 @@ class Submission(NotebookExporter):
         if self.pool is None:
             if why := without_isolation(): raise RuntimeError(why)
             self.pool = ThreadPoolExecutor(self.workers or os.cpu_count())
-            for folder, notebooks in sorted(self.parent.assignments.items()):
+            for folder, notebooks in sorted(self.step.assignments.items()):
                 if not self.waits(folder): continue
                 for path in sorted(notebooks): self.begin(path)
         return self.begin(filename).result()
 
     def waits(self, folder:str)->bool:
         "Will nbgrader autograde this submission? A wrong guess costs time alone."
-        course = self.parent.coursedir
+        course = self.step.coursedir
         student = Path(folder).relative_to(course.root).parts[1]
         done = course.format_path(course.autograded_directory, student, course.assignment_id)
         new, old = course.get_existing_timestamp(folder), course.get_existing_timestamp(done)
-        return self.parent.force or not Path(done).exists() or bool(new and old and new > old)
+        return self.step.force or not Path(done).exists() or bool(new and old and new > old)
 
     def begin(self, path:str)->Future:
         "Have a notebook judged: its chapter is that of the name that the teacher gave it."
         if path in self.records: return self.records[path]
-        about = self.parent.init_single_notebook_resources(path)['nbgrader']
+        about = self.step.init_single_notebook_resources(path)['nbgrader']
         chapter = about['notebook']
         if chapter not in self.judges:
-            out = Path(self.parent.coursedir.root)/self.kept/chapter
+            out = Path(self.step.coursedir.root)/self.kept/chapter
             settings = Settings(out, Limits(self.seconds, self.memory), chapter, self.seed)
             self.judges[chapter] = Judges(settings)
         h = HandIn(path, f'{about["student"]}/{about["assignment"]}')
@@ -155,7 +156,7 @@ class Judge(NbGraderPreprocessor):
     def preprocess(self, nb:NotebookNode, resources:Any)->tuple[NotebookNode, Any]:
         "Write each check's verdict; an error where the judge itself failed, which is no zero."
         submission = self.parent
-        about, course = resources['nbgrader'], submission.parent.coursedir
+        about, course = resources['nbgrader'], submission.step.coursedir
         path = Path(course.format_path(course.submitted_directory, about['student'],
                                        about['assignment']), f'{about["notebook"]}.ipynb')
         record = submission.record(str(path), resources)

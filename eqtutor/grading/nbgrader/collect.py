@@ -109,13 +109,12 @@ class Extract(ExtractorPlugin):
             hidden = any(p == '__MACOSX' or re.match(r'[.](?![.]$)', p) for p in parts)
             if m.is_dir() or hidden: continue
             # the outermost name that is one of the platform's: what lies below is the student's own
-            place = next(((i, hit) for i, p in enumerate(parts) if (hit := pattern.fullmatch(p))),
-                         None)
-            who = place and people.owner(place[1]['name'], place[1]['number'])
+            hits = [(i, hit) for i, p in enumerate(parts) if (hit := pattern.fullmatch(p))]
+            who = people.owner(hits[0][1]['name'], hits[0][1]['number']) if hits else None
             if not who:
                 self.refuse(archive, m.filename, f'it belongs to nobody in {people.file.name}')
                 continue
-            i, hit = place
+            i, hit = hits[0]
             file = hit['file'] if i == len(parts) - 1 else parts[-1]
             yield HandIn(archive, m, who, file, bool(hit.groupdict().get('late')))
 

@@ -53,9 +53,8 @@ def submission_of(
         found = book.find_submission(assignment, student)
     except MissingEntry:
         return None
-    graded = any(g.auto_score is not None or g.needs_manual_grade
-                 for n in found.notebooks for g in n.grades)
-    return found if graded else None
+    graded = any(g.auto_score is not None for n in found.notebooks for g in n.grades)
+    return found if graded or found.timestamp else None
 
 
 def points(s:SubmittedAssignment|None)->float|None:

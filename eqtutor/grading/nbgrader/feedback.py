@@ -32,9 +32,10 @@ class Feedback(Exporter):
         self.file_extension, self.output_mimetype = '.html', 'text/html'
         self.settled = set[str]()
 
-    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[str, Any]:
+    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[Any, Any]:
         "The page of a graded notebook."
-        about, course = resources['nbgrader'], self.parent.coursedir
+        step:Any = self.parent   # nbgrader's `GenerateFeedback`
+        about, course = resources['nbgrader'], step.coursedir
         with Gradebook(about['db_url'], course.course_id) as book:
             if about['assignment'] not in self.settled:
                 LateDays(parent=self).settle(book, about['assignment'])

@@ -32,7 +32,8 @@ EXERCISES = [
                 'This is our own numbering: you multiply turn · mirror. Theirs turns first, so the '
                 'turn stands on the right: mirror · turn.', worth=1),
         Mistake(turns_inverted_too,
-                'The turns are inverted as well. Only the mirrored half is numbered differently.', worth=1),
+                'The turns are inverted as well. Only the mirrored half is numbered differently.',
+                worth=1),
         Mistake(mirrors_from_the_last,
                 'The mirrored half comes backwards from its last element: an off-by-one. Turn 0 '
                 'then mirror is the mirror itself, element n.', worth=1.5),
