@@ -62,7 +62,7 @@ class Submission(NotebookExporter):
         record = self.record(filename, resources)
         # the judge finds code also where its cell has lost its id
         judged = {f'ex-{v["id"].replace(".", "-")}': v.get('answer', '') for v in record['parts']}
-        about = resources['nbgrader']
+        about = (resources or {})['nbgrader']
         course = self.step.coursedir
         source = Path(course.format_path(course.source_directory, '.', about['assignment']),
                       f'{about["notebook"]}.ipynb')

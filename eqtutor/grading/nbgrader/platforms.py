@@ -11,7 +11,7 @@ import io
 import re
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from zoneinfo import ZoneInfo
 
@@ -133,7 +133,7 @@ def utc_time(
     if said in ('', '-'): return None
     local = parser.parse(said)
     aware = local.replace(tzinfo=ZoneInfo(zone)) if zone else local.astimezone()
-    return aware.astimezone(timezone.utc).replace(tzinfo=None)
+    return aware.astimezone(UTC).replace(tzinfo=None)
 
 
 def file_of(name:str)->str:
