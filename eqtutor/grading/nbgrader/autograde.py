@@ -11,7 +11,6 @@ nbgrader goes from student to student; all that wait are judged side by side mea
 # Plain module: edited by hand, no notebook exports it.
 import os
 import shutil
-import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,15 @@ from traitlets import Integer, Unicode
 
 from ...tutor.exercise import without_formulas
 from ...tutor.student import EMPTY_PROOF
-from ..handins import HandIn
-from ..judges import Judges, Settings
-from ..judging import FAILED, notebook_cells, read_notebook, read_submission, shortened
-from ..pages import visible
-from ..sandbox import Limits, without_isolation
+from .. import server
+from ..folder import HandIn
+from ..judge import notebook_cells, read_notebook
+from ..limits import LONGEST_PROOF, Limits
+from ..results import read_file
+from ..sandbox import without_isolation
+from ..tables import shortened, visible
 from .markup import inert
 
-LONGEST_ANSWER = 50_000   # letters
-UNREADABLE = ('The file could not be read: it is damaged, or no notebook. Ask whether you may hand '
-              'it in again.')
 STUBS = '', EMPTY_PROOF, 'YOUR ANSWER HERE'
 
 
@@ -52,9 +50,7 @@ class Submission(NotebookExporter):
         super().__init__(**kwargs)
         self.step:Any = self.parent   # nbgrader's `Autograde`
         self.pool:ThreadPoolExecutor|None = None
-        self.judges = dict[str, Judges]()
         self.records = dict[str, Future]()
-        weakref.finalize(self, stop, self.judges)
 
     def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[Any, Any]:
         "The notebook in a file; of a submission, the teacher's with the student's answers."
@@ -100,31 +96,25 @@ class Submission(NotebookExporter):
         "Have a notebook judged: its chapter is that of the name that the teacher gave it."
         if path in self.records: return self.records[path]
         about = self.step.init_single_notebook_resources(path)['nbgrader']
-        chapter = about['notebook']
-        if chapter not in self.judges:
-            out = Path(self.step.coursedir.root)/self.kept/chapter
-            settings = Settings(out, Limits(self.seconds, self.memory), chapter, self.seed)
-            self.judges[chapter] = Judges(settings)
-        h = HandIn(path, f'{about["student"]}/{about["assignment"]}')
+        out = Path(self.step.coursedir.root).absolute()/self.kept/about['assignment']
+        settings = server.Settings(str(out), Limits(self.seconds, self.memory), about['notebook'],
+                                   self.seed)
+        h = HandIn(os.path.abspath(path), about['student'],
+                   f'{about["student"]}/{about["notebook"]}')
         assert self.pool
-        self.records[path] = self.pool.submit(self.judges[chapter].record, h)
+        self.records[path] = self.pool.submit(server.result, h, settings)
         return self.records[path]
-
-
-def stop(judges:dict[str, Judges])->None:
-    "End the processes that judge."
-    for j in judges.values(): j.__exit__()
 
 
 def answers_of(path:Path)->dict[str, str]:
     "The text of a notebook's answers, by the ids of their cells; none where it cannot be read."
     try:
-        cells = notebook_cells(read_notebook(read_submission(path)))
+        cells = notebook_cells(read_notebook(read_file(str(path))))
     except (Exception, RecursionError, MemoryError):
         return {}   # the record says why
     found = dict[str, list[str]]()
     for c in cells: found.setdefault(c['id'], []).append(c['source'])
-    return {id: shortened(visible('\n\n'.join(dict.fromkeys(texts))), LONGEST_ANSWER)
+    return {id: shortened(visible('\n\n'.join(dict.fromkeys(texts))), LONGEST_PROOF)
             for id, texts in found.items() if id}
 
 
@@ -160,9 +150,9 @@ class Judge(NbGraderPreprocessor):
         path = Path(course.format_path(course.submitted_directory, about['student'],
                                        about['assignment']), f'{about["notebook"]}.ipynb')
         record = submission.record(str(path), resources)
-        if record['problem'].startswith(FAILED): raise RuntimeError(f'{path}: {record["problem"]}')
+        if record['problem'].startswith(server.FAILED): raise RuntimeError(f'{path}: {record["problem"]}')
         verdicts = {v['id']: v for v in record['parts']}
-        nb.metadata['eqtutor'] = {'problem': UNREADABLE if record['problem'] else ''}
+        nb.metadata['eqtutor'] = {'problem': record['problem']}
         for cell in nb.cells:
             told = cell.metadata.get('nbgrader', {})
             if cell.cell_type != 'code' or not told.get('grade') or told.get('solution'): continue

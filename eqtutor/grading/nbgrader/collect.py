@@ -18,6 +18,7 @@ from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 from nbgrader.utils import find_all_notebooks
 from traitlets import Unicode
 
+from ..limits import LARGEST_FILE
 from .platforms import (
     CANVAS,
     MOODLE,
@@ -28,7 +29,6 @@ from .platforms import (
     utc_time,
 )
 
-LARGEST_FILE = 20_000_000   # bytes
 # what a browser or a platform puts behind the name of a second version
 AGAIN = r'(?:[ _-]?\(?(?P<again>\d{1,3})\)?)?'
 REPORT = 'collected.csv'
@@ -74,9 +74,9 @@ class Extract(ExtractorPlugin):
                     taken = self.taken(own, notebook, Path(extracted_path)/who)
                     if not taken: continue
                     self.times[who] = self.time_of(taken, people, book, course.assignment_id)
-            for h in (h for own in by_student(found).values() for h in own):
-                if not any(version_of(h.file, notebook) is not None for notebook in names):
-                    self.refuse(h.archive, h.member.filename, why_not(h.file, names), h.who.marked_as)
+        for h in found:
+            if any(version_of(h.file, notebook) is not None for notebook in names): continue
+            self.refuse(h.archive, h.member.filename, why_not(h.file, names), h.who.marked_as)
         missing = {p.marked_as for p in people.participants} - {*self.times}
         file = Path(archive_path).parent/REPORT
         file.write_bytes(as_csv(['student', 'archive', 'file', 'what'], self.report))
