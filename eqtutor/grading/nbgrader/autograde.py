@@ -150,7 +150,8 @@ class Judge(NbGraderPreprocessor):
         path = Path(course.format_path(course.submitted_directory, about['student'],
                                        about['assignment']), f'{about["notebook"]}.ipynb')
         record = submission.record(str(path), resources)
-        if record['problem'].startswith(server.FAILED): raise RuntimeError(f'{path}: {record["problem"]}')
+        if record['problem'].startswith(server.FAILED):
+            raise RuntimeError(f'{path}: {record["problem"]}')
         verdicts = {v['id']: v for v in record['parts']}
         nb.metadata['eqtutor'] = {'problem': record['problem']}
         for cell in nb.cells:
