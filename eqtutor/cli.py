@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from enum import StrEnum
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -525,9 +524,8 @@ def labs_build(
     "Write students' notebooks."
     names = chapter_names(chapters, more)
     with explained():
-        from .grading.roster import read_roster
-        from .tutor.student import build
-        students = read_roster(by_student.expanduser()).names if by_student else []
+        from .tutor.student import build, first_column
+        students = first_column(by_student.expanduser()) if by_student else []
         place = writable_folder(out.expanduser(), 'another folder')
         written = build(place, names, students, seed)
     text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
@@ -569,62 +567,44 @@ def labs_extend(
     typer.echo(f'{student}: {assignment} until {due:%Y-%m-%d %H:%M} UTC')
 
 @labs.command('grade', help=(
-    'Grade submissions, each in a sandbox of its own (bubblewrap): no '
-    'network, no file of yours, limits on time and memory. Exit code 1 if a '
-    'file could not be graded.'))
+    'Grade a folder of hand-ins, each in a sandbox of its own (bubblewrap): no network, no file of '
+    'yours, limits on time and memory. Exit code 1 if a file could not be graded.'))
 def labs_grade(
-    submissions:list[Path]=typer.Argument(
-        ..., help='Notebooks, folders of them (a folder for each student), or the zips '
-                  'that Moodle and Canvas make of a class.'),
+    folder:Path=typer.Argument(
+        ..., help='A folder with a folder for each student, or one notebook. Zips: unpack them; '
+                  'for a class with grade book and rubrics see `eqtutor labs course`.'),
     out:Path=typer.Option(
-        Path('marks'), help='Folder for marks.csv, students.csv, marks.json, results/, '
-                            'feedback/ and proofs.html. What is graded there already '
-                            'is not graded again.'),
+        Path('marks'), help='Folder for marks.csv, marks.json, results/ and pages/, a page for '
+                            'each student. What is graded there already is not graded again.'),
     chapter:str=typer.Option(
         None, help='05, where the files do not say.  [default: read from each file]'),
     seconds:int=typer.Option(10, min=1, help='Time for one answer.'),
     memory:int=typer.Option(
-        1024, min=64, help='MB for a submission, beyond what torch needs.'),
+        1024, min=64, help='MB for a hand-in, beyond what torch needs.'),
     workers:int=typer.Option(
-        None, min=1, help='Submissions side by side.  [default: one a core]'),
+        None, min=1, help='Hand-ins side by side.  [default: one a core]'),
     seed:int=typer.Option(
-        None, help='Seed of the random cases. Each submission gets its own from it, '
-                   'written into its result.  [default: a new one]'),
+        None, help='Seed of the random cases. Each hand-in gets its own from it, written into '
+                   'its result.  [default: a new one]'),
     unsafe:bool=typer.Option(
-        False, '--unsafe', help='Grade without a sandbox, where bubblewrap is missing. '
-                                'A submission can then read, change and send whatever '
-                                'you can; every result says so.'),
-    roster:Path=typer.Option(
-        None, help='A list of the class (CSV): students.csv gets its rows and columns. '
-                   'One column holds the names of the folders. Of a grading worksheet '
-                   'from Moodle or a grade book from Canvas, moodle.csv or canvas.csv '
-                   'is made for import.'),
-    due:datetime=typer.Option(
-        None, formats=['%Y-%m-%d', '%Y-%m-%dT%H:%M'],
-        help='Files that were written later are late, and what Canvas calls so.'),
-    late:int=typer.Option(
-        100, min=0, max=100, help='Percent of the marks that count where it is late.'),
-    repeated:str=typer.Option(
-        'best', help='Which counts where a chapter came in twice: best or last.'),
-    by_hand:Path=typer.Option(
-        None, help='Marks from the page proofs.html, on which proofs are marked with '
-                   'a key each: the file that it saves.'),
+        False, '--unsafe', help='Grade without a sandbox, where bubblewrap is missing. A hand-in '
+                                'can then read, change and send whatever you can; every result '
+                                'says so.'),
     as_json:bool=typer.Option(False, '--json', help='Print the results as JSON.'),
 )->None:
-    "Grade submissions, each in a sandbox of its own."
+    "Grade a folder of hand-ins, each in a sandbox of its own."
     def report(record:dict)->None:
         if not as_json: typer.echo(_marks_line(record))
     with explained():
         from .grading.grade import grade
-        from .grading.gradebook import Policy
-        from .grading.sandbox import Limits
-        paths = [p.expanduser() for p in submissions]
-        records = grade(paths, out.expanduser(), chapter, Limits(seconds, memory),
-                        workers, seed, unsafe, roster and roster.expanduser(), report,
-                        due, Policy(late, repeated), by_hand and by_hand.expanduser())
-    there = ', '.join(sorted(p.name for p in out.expanduser().iterdir()))
-    text = f'Written to {out}: {there}.'
-    if unsafe: text += ' Graded without a sandbox.'
+        from .grading.limits import Limits
+        from .grading.sandbox import not_held
+        place = out.expanduser().absolute()
+        records = grade(folder.expanduser(), place, chapter, Limits(seconds, memory), workers,
+                        seed, unsafe, report)
+    there = ', '.join(sorted(p.name for p in place.iterdir()))
+    text = f'Written to {place}: {there}.'
+    if note := not_held(unsafe): text += f' {note}'
     # JSON in ASCII: a file's name may be no text
     typer.echo(json.dumps(records) if as_json else text)
     if any(r['problem'] for r in records): raise typer.Exit(1)
@@ -633,7 +613,7 @@ def _marks_line(record:dict)->str:
     "One line on a graded file."
     said, by_hand = record['problem'], record['by hand']
     if not said:
-        said = f'{record["marks"]} of {record["of"]}'
+        said = f'{record["marks"]:g} of {record["of"]}'
         if by_hand: said += f', {by_hand} by hand'
     return _printable(f'{record["name"]}: {said}') + (
         '' if record['new'] else ' (as before)')
@@ -654,8 +634,9 @@ def labs_progress(
     "Where you stand: each exercise of your notebooks, and what to look at."
     paths = [p.expanduser() for p in notebooks or [Path('.')]]
     with explained():
-        from .grading.progress import progress, progress_table
-        rows = progress(paths)
+        from .grading.results import own_verdicts
+        from .tutor.progress import progress, progress_table
+        rows = progress(own_verdicts(paths))
     if as_json: typer.echo(json.dumps(rows, ensure_ascii=False))
     else: typer.echo(progress_table(rows))
 

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
-from eqtutor.grading.judging import grade_notebook
+from eqtutor.grading.folder import hand_ins
+from eqtutor.grading.results import result
+from eqtutor.grading.server import Settings
 from eqtutor.tutor.course import course_chapters
 from eqtutor.tutor.student import cell_mark, student_copy
 
@@ -66,12 +68,18 @@ class Students:
         return folder
 
     @staticmethod
-    def graded(nb, folder, **options):
+    def graded(nb, folder, name='ann', **options):
         "The result of a notebook, or of a file that is none: bytes, text or a notebook."
-        file = folder/'ann.ipynb'
+        file = folder/f'{name}.ipynb'
         if not isinstance(nb, str | bytes): nb = json.dumps(nb)
         file.write_bytes(nb if isinstance(nb, bytes) else nb.encode())
-        return grade_notebook(file, **{'unsafe': True} | options)
+        return Students.result(file, **options)
+
+    @staticmethod
+    def result(file, **options):
+        "The result of a file, by this process."
+        h, = hand_ins(file, file.parent/'out')
+        return result(h, Settings(str(file.parent/'out'), **{'unsafe': True} | options))
 
 
 @pytest.fixture(scope='session')

@@ -1,29 +1,29 @@
-"""Code of strangers: each submission in a sandbox of its own, answered in plain data.
+"""Code of strangers: each hand-in in a sandbox of its own, answered in plain data.
 
 To grade a copy means to run what somebody wrote. It may be wrong; it may also loop for ever, fill
 the memory, quit, replace the checker, or print what a passed test prints. So nothing of it is
 believed: only the cells that answer are run, by a process that bubblewrap shuts in, and plain data
-come back. The process is started afresh for each submission: no process runs code of two.
+come back. The process is started afresh for each hand-in: no process runs code of two.
 
 What is confined:
 
-- files: it sees the interpreter, the libraries and this package, read only, without
-  right answers, mistakes, marks (`tutor`, `grading`) and without the course. `/tmp` is its own, small, and gone at the end;
+- files: it sees, read only, the interpreter, the libraries, and of this package what `SHOWN` lists:
+  no right answer, no mistake, no mark, no course. `/tmp` is its own, small, and gone at the end;
 - network, processes, shared memory, host name, user: namespaces of its own, no capability;
-- what `/proc` tells: bubblewrap, which is process 1 in there, is started with an environment of our
-  making and no open file but the job, in `/`, so nothing of the grader's can be read off it;
+- the kernel's keyring, System V memory, and calls that look into others: closed by a filter
+  (`seccomp`);
+- what `/proc` tells: the folder of process 1, which is bubblewrap, is empty. It is started with an
+  environment of our making, and reads its arguments from a file; so is the rest;
 - time of each answer, and of all; the size of what it writes;
 - memory, of each process by a limit, and of all together: where we may make a control group
   (cgroup) by that, and everywhere by a look at the processes twenty times a second, which ends the
-  sandbox.
-  The same for their number.
+  sandbox. Memory that processes share counts. The same for their number.
 
-What is not: bubblewrap trusts the kernel, and so do we. Without a control group, memory that
-belongs to no process (System V shared memory that nobody has attached) is not counted. Keys that
-you keep in the kernel's keyring (`keyctl`, Kerberos with a cache of that kind) can be read inside.
-`/proc` tells where the libraries and this package lie on your disk. The answers to one submission's
-exercises share a sandbox, so a student can disturb his own. Time of the processor is shared with
-the rest of the machine.
+What is not: bubblewrap trusts the kernel, and so do we. Without a control group, processes can take
+more than their share between two looks, each up to its own limit, and what the kernel keeps for
+them (pipes, sockets, page tables) is not counted: `not_held` says so. `/proc/self/mountinfo` tells
+where the libraries and this package lie on your disk. The answers to one hand-in's exercises share
+a sandbox, so a student can disturb his own. Time of the processor is shared with the machine.
 
 Without bubblewrap nothing is confined; `run` refuses, unless it is told `unsafe`.
 """
@@ -31,6 +31,7 @@ Without bubblewrap nothing is confined; `run` refuses, unless it is told `unsafe
 import functools
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -39,20 +40,33 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..interpreter import find_program, import_path
+from .limits import (
+    LARGEST_ANSWER,
+    PATIENCE,
+    SPARE,
+    START,
+    TEMPORARY,
+    TICK,
+    TORCH,
+    Limits,
+)
+from .seccomp import closing
 
 if os.name == 'posix':   # on Windows `check` works, and nothing here
     import resource
 
-HERE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 INSIDE = Path('/package/eqtutor')   # the package, as the sandbox sees it
-# all that it sees of the tutor and the grader
-SHOWN = 'grading/worker.py', 'grading/prelude.py', 'tutor/values.py'
+# all that it sees of the package: what answers may use, and what runs them
+SHOWN = ('__init__.py', 'names.py', 'interpreter.py', 'groups.py', 'actions.py', 'equivariance.py',
+         'core.py', 'kernels', 'nn', 'grading/limits.py', 'grading/prelude.py',
+         'grading/worker.py', 'tutor/values.py')
 SYSTEM = ('/usr/lib', '/usr/lib32', '/usr/lib64', '/usr/local/lib', '/lib', '/lib64', '/nix/store',
           '/etc/ld.so.cache', '/etc/alternatives', '/sys/devices/system/cpu')
 NOBODY = '65534'
@@ -60,13 +74,6 @@ NOBODY = '65534'
 ENVIRONMENT = {'PATH': '/usr/bin', 'LANG': 'C.UTF-8', 'HOME': '/tmp', 'CUDA_VISIBLE_DEVICES': '',
                'EQTUTOR_NATIVE': '0',   # no compiler runs in there
                'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'}
-
-START = 120            # seconds that a loaded machine may need to import torch
-SPARE = 10             # seconds that it may need beyond the answers' own
-TORCH = 1024           # MB that it may need itself
-PATIENCE = 5           # times an answer's limit, on a busy machine
-LARGEST_ANSWER = 2**24 # bytes, of one exercise
-TICK = .05             # seconds between two looks at the processes
 
 INSTALL = ('Grading runs what strangers wrote, and needs bubblewrap to shut it in. Install it: '
            '`apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap` '
@@ -96,14 +103,6 @@ class Submission:
     tasks:tuple[Task, ...]
 
 
-@dataclass(frozen=True)
-class Limits:
-    "What a submission may take."
-    seconds:int=10    # for one answer; waiting for a processor does not count
-    memory:int=1024   # MB for all processes together, beyond what torch needs
-    processes:int=16  # at one time
-
-
 def run(
     submission:Submission,
     limits:Limits=Limits(),
@@ -117,7 +116,7 @@ def run(
     tasks = [asdict(t) for t in submission.tasks]
     if not tasks: return []
     job = json.dumps({'tasks': tasks, 'limits': asdict(limits)}).encode()
-    data, ending = talk(worker_command(unsafe), job, limits, len(tasks))
+    with worker_command(unsafe) as command: data, ending = talk(command, job, limits, len(tasks))
     return replies(data, ending, len(tasks))
 
 
@@ -128,9 +127,9 @@ def without_isolation()->str:
     "Why nothing can be shut in here, and what to do about it; '' where it can."
     if not find_program('bwrap'): return INSTALL
     try:
-        done = subprocess.run(confined(['-c', 'print("inside")']), cwd='/', env=ENVIRONMENT,
-                              capture_output=True, text=True, timeout=START,
-                              stdin=subprocess.DEVNULL)
+        with confined(['-c', 'print("inside")']) as command:
+            done = subprocess.run(**command.start(), capture_output=True, text=True, timeout=START,
+                                  stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:
         return REFUSED.format(error)
     if done.stdout.strip() == 'inside': return ''
@@ -139,29 +138,63 @@ def without_isolation()->str:
 
 @functools.cache
 def isolation(unsafe:bool=False)->str:
-    "What shuts a submission in, in words, as every result holds it."
+    "What shuts a hand-in in, in words, as every result holds it."
     if unsafe: return UNSAFE
     command = [str(find_program('bwrap')), '--version']
-    version = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    with control_group(Limits()) as (_, controlled): return ', '.join([version, *controlled])
+    version = subprocess.run(command, cwd='/', env=ENVIRONMENT, capture_output=True, text=True)
+    filtered = 'a filter of system calls' if closing() else 'no filter of system calls'
+    return ', '.join([version.stdout.strip(), filtered, *(f'cgroup {c}' for c in controllers())])
+
+
+@functools.cache
+def controllers()->tuple[str, ...]:
+    "What the control groups that we may make here can limit: 'memory', 'pids'."
+    with control_group(Limits()) as (_, controlled): return tuple(controlled)
+
+
+def not_held(unsafe:bool=False)->str:
+    "What no limit of this machine holds, in a sentence for whoever grades; '' if all is held."
+    if unsafe: return 'Nothing is shut in: a hand-in can read, change and send whatever you can.'
+    said = []
+    if 'memory' not in controllers():
+        said.append('No control group limits memory here: between two looks, twenty a second, a '
+                    'hand-in can take more than its share, and what the kernel keeps for it '
+                    '(pipes, sockets) is not counted. As root, or in a session that systemd '
+                    'delegates (`systemd-run --user --scope -p Delegate=yes`), it is.')
+    if closing() is None:
+        said.append('There is no filter of system calls for this machine: keys in the kernel\'s '
+                    'keyring can be read inside.')
+    return ' '.join(said)
 
 
 # --- the command
 
-def worker_command(unsafe:bool)->list[str]:
-    "What runs the process of a submission."
-    if unsafe: return interpreter([str(HERE/'worker.py'), *module_folders(HERE.parents[1])])
-    return confined([str(INSIDE/'grading'/'worker.py'), *module_folders(INSIDE.parent)])
+@dataclass(frozen=True)
+class Command:
+    "A program to start, and the open files that it reads."
+    words:list[str]
+    files:tuple[int, ...]=()
+
+    def start(self)->dict[str, Any]:
+        "How `subprocess` starts it: in the root folder, with an environment of our making."
+        return {'args': self.words, 'cwd': '/', 'env': ENVIRONMENT, 'pass_fds': self.files}
+
+
+@contextmanager
+def worker_command(unsafe:bool)->Iterator[Command]:
+    "What runs the process of a hand-in."
+    def arguments(package:Path)->list[str]:
+        "The worker's path, and where it finds modules beside the standard library."
+        folders = [str(package.parent), *map(str, package_folders())]
+        return [str(package/'grading'/'worker.py'), *folders]
+    if unsafe: yield Command(interpreter(arguments(PACKAGE)))
+    else:
+        with confined(arguments(INSIDE)) as command: yield command
 
 
 def interpreter(arguments:list[str])->list[str]:
     "Python without the user's variables, folders and start files; it writes no compiled files."
     return [os.path.realpath(sys.executable), '-I', '-S', '-B', *arguments]
-
-
-def module_folders(package:Path)->list[str]:
-    "Where the process finds modules beside the standard library."
-    return [str(package), *map(str, package_folders())]
 
 
 def package_folders()->list[Path]:
@@ -170,18 +203,43 @@ def package_folders()->list[Path]:
     return [p for p in named if p.is_dir()]
 
 
-def confined(arguments:list[str])->list[str]:
-    "The command that runs Python with these arguments in a sandbox; to be given `ENVIRONMENT`."
-    return [str(find_program('bwrap')), '--unshare-all', '--unshare-user', '--disable-userns',
-            '--die-with-parent', '--new-session', '--cap-drop', 'ALL', '--uid', NOBODY,
-            '--gid', NOBODY, '--hostname', 'sandbox', '--proc', '/proc', '--dev', '/dev',
-            '--remount-ro', '/dev', '--size', str(2**26), '--tmpfs', '/tmp', *readable(),
-            '--chdir', '/tmp', '--remount-ro', '/', '--', *interpreter(arguments)]
+@contextmanager
+def confined(arguments:list[str])->Iterator[Command]:
+    "What runs Python with these arguments in a sandbox."
+    options = ['--unshare-all', '--unshare-user', '--disable-userns', '--die-with-parent',
+               '--new-session', '--cap-drop', 'ALL', '--uid', NOBODY, '--gid', NOBODY,
+               '--hostname', 'sandbox', '--proc', '/proc', *hidden(), '--dev', '/dev',
+               '--remount-ro', '/dev', '--size', str(TEMPORARY), '--tmpfs', '/tmp', *readable(),
+               '--chdir', '/tmp', '--remount-ro', '/']
+    with ExitStack() as stack:
+        if program := closing():
+            options += ['--seccomp', str(stack.enter_context(holding(program)))]
+        told = stack.enter_context(holding(b''.join(os.fsencode(o) + b'\0' for o in options)))
+        files = [told, *([int(options[-1])] if program else [])]
+        words = [str(find_program('bwrap')), '--args', str(told), '--', *interpreter(arguments)]
+        yield Command(words, tuple(files))
+
+
+@contextmanager
+def holding(content:bytes)->Iterator[int]:
+    "A descriptor from which this can be read, once."
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        yield file.fileno()
+
+
+@functools.cache
+def hidden()->tuple[str, ...]:
+    "bubblewrap's words for what `/proc` does not show: process 1, which is its own; keys."
+    keys = [p for p in ('/proc/keys', '/proc/key-users') if os.path.exists(p)]
+    words = [word for p in keys for word in ('--ro-bind', '/dev/null', p)]
+    return ('--tmpfs', '/proc/1', '--remount-ro', '/proc/1', *words)
 
 
 @functools.cache
 def readable()->tuple[str, ...]:
-    "bubblewrap's words for what can be read: libraries, and of eqtutor what holds no answers."
+    "bubblewrap's words for what can be read: libraries, and of this package what is on the list."
     stdlib = [Path(sysconfig.get_path(name)) for name in ('stdlib', 'platstdlib')]
     libraries = [Path(sys.base_prefix)/'lib', *stdlib, *package_folders()]
     places = [*map(Path, SYSTEM), *libraries, Path(os.path.realpath(sys.executable))]
@@ -190,10 +248,7 @@ def readable()->tuple[str, ...]:
     # another copy of the package has the answers, too
     copies = {copy for p in places for copy in copies_below(p)}
     words += [word for p in sorted(copies) for word in ('--tmpfs', str(p), '--remount-ro', str(p))]
-    closed = 'tutor', 'grading', 'course', '__pycache__'
-    own = [p for p in HERE.parent.iterdir() if p.name not in closed]
-    own += [HERE.parent/name for name in SHOWN]
-    bound = [('--ro-bind', str(p), str(INSIDE/p.relative_to(HERE.parent))) for p in own]
+    bound = [('--ro-bind', str(PACKAGE/name), str(INSIDE/name)) for name in SHOWN]
     return (*words, *(word for binding in bound for word in binding))
 
 
@@ -206,7 +261,7 @@ def copies_below(folder:Path)->Iterator[Path]:
 # --- the processes of a sandbox
 
 def talk(
-    command:list[str],
+    command:Command,
     job:bytes,         # what the process reads
     limits:Limits,
     tasks:int,         # their number
@@ -217,8 +272,8 @@ def talk(
         file.seek(0)
         quiet:dict[str, Any] = {'stdin': file, 'stdout': subprocess.PIPE,
                                 'stderr': subprocess.DEVNULL}
-        process = subprocess.Popen(command, cwd='/', env=ENVIRONMENT, preexec_fn=prepare,
-                                   start_new_session=True, **quiet)
+        process = subprocess.Popen(**command.start(), preexec_fn=prepare, start_new_session=True,
+                                   **quiet)
         try:
             return listen(process, limits, tasks)
         finally:
@@ -263,12 +318,12 @@ class Watch:
 
 
 def private_memory(pid:int)->int:
-    "Bytes of memory that are no file's; 0 of what has ended."
+    "Bytes of memory that are no file's, what is shared with other processes included."
     try:
-        _, resident, shared, *_ = Path(f'/proc/{pid}/statm').read_text().split()
+        status = Path(f'/proc/{pid}/status').read_text()
     except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared))*os.sysconf('SC_PAGE_SIZE')
+        return 0   # it has ended
+    return sum(int(kb)*1024 for kb in re.findall(r'^Rss(?:Anon|Shmem):\s+(\d+) kB', status, re.M))
 
 
 def processes_below(root:int)->list[int]:
@@ -306,12 +361,13 @@ def kill_quietly(pid:int)->None:
 def control_group(limits:Limits)->Iterator[tuple[Callable[[], None], list[str]]]:
     "What a new process calls to be limited, and the controllers there are; groups go at the end."
     groups = new_groups(limits) if sys.platform == 'linux' else {}
+
     def prepare()->None:
         for group in {*groups.values()}: (group/'cgroup.procs').write_text('0')
         for name in (resource.RLIMIT_AS, resource.RLIMIT_CPU):   # ours are not the sandbox's
             resource.setrlimit(name, (resource.getrlimit(name)[1],)*2)
     try:
-        yield prepare, [f'cgroup {name}' for name in groups]
+        yield prepare, [*groups]
     finally:
         for group in {*groups.values()}: remove_group(group)
 
@@ -323,9 +379,8 @@ def new_groups(limits:Limits)->dict[str, Path]:
                          'memory.swap.max': '0'},
               # above what the look at them allows, which ends the sandbox
               'pids': {'pids.max': str(limits.processes + 16)}}
+    remove_dead_groups()
     for controller, parent in own_groups().items():
-        for old in parent.glob('eqtutor-*'):   # of a grader that was killed
-            if not is_alive(old): remove_group(old)
         group = parent/f'eqtutor-{os.getpid()}-{time.monotonic_ns()}'
         try:
             group.mkdir()
@@ -336,6 +391,13 @@ def new_groups(limits:Limits)->dict[str, Path]:
         if files: groups[controller] = group
         else: remove_group(group)
     return groups
+
+
+def remove_dead_groups()->None:
+    "Remove what graders left that were killed."
+    for parent in own_groups().values():
+        for group in parent.glob('eqtutor-*'):
+            if not is_alive(group): remove_group(group)
 
 
 def is_alive(group:Path)->bool:

@@ -1,9 +1,8 @@
-"""The process inside a sandbox: it runs the answers of one submission, each in a fork of itself.
+"""The process inside a sandbox: it runs the answers of one hand-in, each in a fork of itself.
 
-`sandbox` starts this file by its path, so that of the tutor and the grader nothing but `values` and
-`prelude` is ever in its memory: no right answer, no mistake, no mark. Importing torch takes seconds; the
-process does it once, and a fork that ends, loops or fills its memory leaves the other answers of
-the same person alone. It shuts in nothing: that is bubblewrap's part.
+`sandbox` starts this file by its path, so that of the tutor and the grader nothing but `limits`,
+`values` and `prelude` is ever in its memory: no right answer, no mistake, no mark. It shuts in
+nothing: that is bubblewrap's part; it compares nothing: that is the judge's.
 
 The job comes as JSON on the standard input. 'ready' and then a line 'number JSON' for each task are
 written to the standard output: {'answers': …}, {'broken': …} or {'stopped': …}.
@@ -21,10 +20,6 @@ import types
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-LARGEST_ANSWER = 2**24   # bytes
-PATIENCE = 5   # times the limit, on a busy machine
-
 
 # --- an answer
 
@@ -66,8 +61,9 @@ def memory_now()->int:
 
 def set_limits(seconds:int, memory:int)->None:
     "Limits on CPU time, memory in MB beyond the present, files and processes."
-    limits = {'RLIMIT_CPU': seconds + 2, 'RLIMIT_CORE': 0, 'RLIMIT_FSIZE': 2**22,
-              'RLIMIT_NOFILE': 64, 'RLIMIT_NPROC': 0}
+    from eqtutor.grading.limits import LARGEST_WRITTEN, OPEN_FILES
+    limits = {'RLIMIT_CPU': seconds + 2, 'RLIMIT_CORE': 0, 'RLIMIT_FSIZE': LARGEST_WRITTEN,
+              'RLIMIT_NOFILE': OPEN_FILES, 'RLIMIT_NPROC': 0}
     if now := memory_now(): limits['RLIMIT_AS'] = now + memory*2**20
     for name, value in limits.items(): resource.setrlimit(getattr(resource, name), (value, value))
 
@@ -98,6 +94,7 @@ def waited(pid:int)->float:
 
 def collect(pipe:int, pid:int, seconds:float)->tuple[bytes, str]:
     "What the fork writes, and what became of it: 'ended', 'time' or 'size'."
+    from eqtutor.grading.limits import LARGEST_ANSWER, PATIENCE
     data, start = b'', time.monotonic()
     while True:
         passed = time.monotonic() - start
@@ -143,7 +140,7 @@ def import_prelude()->dict[str, Any]:
     stand_in.check = lambda *args, **kwargs: None   # an answer that calls it is careless, not wrong
     stand_in.__path__ = [str(Path(__file__).parents[1]/'tutor')]
     sys.modules['eqtutor.tutor'] = stand_in
-    from eqtutor.grading import prelude
+    from eqtutor.grading import limits, prelude  # noqa: F401
     from eqtutor.tutor import values  # noqa: F401
     stand_in.__path__ = []                     # nothing more is to be had here
     return {name: value for name, value in vars(prelude).items() if not name.startswith('__')}

@@ -24,7 +24,7 @@ from .relations import (
     relation,
     where_it_is_right,
 )
-from .values import decode
+from .values import as_found, decode
 
 if TYPE_CHECKING:
     from .exercise import Exercise
@@ -107,9 +107,13 @@ def argument_names(e:'Exercise')->dict[int, str]:
 NOTHING = '`{}` returns nothing (`None`). Does it end in `return …`? What is printed is no answer.'
 
 
-def changed_argument(e:'Exercise', answers:list[dict])->str:
+def changed_argument(e:'Exercise', answers:list[dict], cases:list[tuple])->str:
     "Which argument a function changes, as a sentence; '' if none."
-    changed = [i for a in answers for i in a.get('changed', ()) if isinstance(i, int)]
+    def left(a:dict, i:int)->Any:
+        after = a.get('after')
+        return after[i] if isinstance(after, list) and i < len(after) else None
+    changed = [i for a, case in zip(answers, cases) for i, x in enumerate(case)
+               if left(a, i) != as_found(x)]
     if not changed: return ''
     names = argument_names(e)
     what = f'its argument `{names[changed[0]]}`' if changed[0] in names else 'an argument'

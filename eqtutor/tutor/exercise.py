@@ -14,12 +14,24 @@ from typing import Any
 
 from .comparing import same_answers
 from .course import chapter_of, course_chapters, exercise_order
-from .diagnoses import NOTHING, advice, changed_argument, diagnose, listed_case
+from .diagnoses import (
+    NOTHING,
+    advice,
+    changed_argument,
+    describe_difference,
+    diagnose,
+    listed_case,
+)
+from .relations import slip
 from .values import answer_cases, decode
 
 
 def one_case(seed:int)->list[tuple]:
-    "The cases of an exercise without arguments: one, and it is empty."
+    """The cases of an exercise without arguments: one, and it is empty.
+
+    It cannot depend on the seed: a prediction is a value that is found on paper, before any number
+    is drawn.
+    """
     return [()]
 
 
@@ -39,11 +51,14 @@ class Exercise:
     marks:int
     right:Any=None                              # a function; of a prediction the value itself
     cases:Callable[[int], list[tuple]]=one_case # arguments drawn from a seed
-    call:str='fn(*case)'                        # how a case is put to the function `fn`
+    # how a case is put to the function `fn`: it runs beside the student's code, so it only calls
+    call:str='fn(*case)'
     mistakes:list[Mistake]=field(default_factory=list)
     name:str=''                                 # of the student's function; `right`'s if empty
-    # what is asked, where `call` gives a list of facts: one each, '' for what only mistakes need
+    # what is asked, where `measure` gives a list of facts: one each, '' for what only mistakes need
     facts:tuple[str, ...]=()
+    # what is looked at in a value, given the case: by the judge, of the data that came back
+    measure:Callable[[Any, tuple], Any]|None=None
 
     def __post_init__(self)->None:
         self.name = self.name or getattr(self.right, '__name__', '')
@@ -123,12 +138,16 @@ def first_hint(
 
 @dataclass
 class Verdict:
-    "What became of one exercise, and why."
-    id:str
-    state:str          # 'passed', 'wrong', 'error', 'unsolved', 'missing', 'stopped', 'by hand'
-    marks:float|None   # None until a person has marked it
-    of:int
-    message:str=''
+    """What became of one exercise, and why.
+
+    Its state is 'passed', 'slip' (right but for a sign, a factor or a summand: half the marks),
+    'wrong', 'error', 'unsolved', 'missing', 'stopped', or 'by hand', where a person has to look.
+    """
+    id:str          # '5.3'
+    state:str
+    marks:float|None # None until a person has marked it
+    of:int          # marks at most
+    message:str=''  # the sentence that teaches
 
     def __repr__(self)->str:
         return f'{self.id} {self.state}' + (f': {self.message}' if self.message else '')
@@ -142,13 +161,22 @@ def judge(
     "Compare a function's answers with the right ones; where they differ, say what to look at."
     cases = e.cases(seed)
     if problem := without_answer(e, answers, cases): return problem
-    if said := changed_argument(e, answers): return e.fails('wrong', said)
-    values, right = decoded(answers), decoded(e.answers_of(e.right, seed))
+    if said := changed_argument(e, answers, cases): return e.fails('wrong', said)
+    raw, right_raw = decoded(answers), decoded(e.answers_of(e.right, seed))
+    right = measured(e, right_raw, cases)
+    try:
+        values = measured(e, raw, cases)
+    except Exception as error:   # it is of another kind than what is asked
+        said = advice(e, f'{type(error).__name__}: {error}')
+        return e.fails('wrong', describe_difference(raw[0], right_raw[0], tells=False) + said)
     if same_answers(values, right):
         return Verdict(e.id, 'passed', e.marks, e.marks, f'{len(cases)} cases' if cases[0] else '')
     for mistake in e.mistakes:
-        if same_answers(values, decoded(e.answers_of(mistake.answer, seed))):
+        theirs = measured(e, decoded(e.answers_of(mistake.answer, seed)), cases)
+        if same_answers(values, theirs):
             return replace(e.fails('wrong', mistake.says), marks=mistake.worth)
+    if not e.facts and cases[0] and (said := slip(values, right)):
+        return Verdict(e.id, 'slip', e.marks/2, e.marks, said)
     return e.fails('wrong', diagnose(e, values, right, seed))
 
 
@@ -158,7 +186,8 @@ def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|N
         return e.fails('stopped', f'{len(answers)} answers came back to {len(cases)} cases.')
     if any('unsolved' in a for a in answers):
         return e.fails('unsolved', f'`{e.name}` is still to be written.')
-    if any('nothing' in a for a in answers): return e.fails('wrong', NOTHING.format(e.name))
+    if any('value' in a and gives_nothing(e, a['value']) for a in answers):
+        return e.fails('wrong', NOTHING.format(e.name))
     for case, a in zip(cases, answers):
         where = f' for {listed_case(e, case)}' if case else ''
         if 'error' not in a: continue
@@ -167,9 +196,21 @@ def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|N
     return None
 
 
+def gives_nothing(e:Exercise, value:Any)->bool:
+    "Is a value, or one of those of several calls, the function's own, and None?"
+    if '[fn(' in e.call: return isinstance(value, list) and None in value
+    return value is None and not e.call.endswith(')(case[0])')   # not that of what it returned
+
+
 def decoded(answers:list[dict])->list:
     "The values of answers; None for an error."
     return [decode(a['value']) if 'value' in a else None for a in answers]
+
+
+def measured(e:Exercise, values:list, cases:list[tuple])->list:
+    "What the exercise looks at in each value: the value itself, unless it says otherwise."
+    if e.measure is None: return values
+    return [e.measure(value, case) for value, case in zip(values, cases)]
 
 
 # --- the check of a notebook
@@ -205,7 +246,8 @@ class Card:
 
 
 # state -> sign, words and colour of its card; all others ask to look at something
-SIGNS = {'passed': ('✓', 'passed', '#2e7d32'), 'unsolved': ('○', 'your turn', '#777777')}
+SIGNS = {'passed': ('✓', 'passed', '#2e7d32'), 'slip': ('½', 'nearly', '#c77700'),
+         'unsolved': ('○', 'your turn', '#777777')}
 
 
 def escape_markdown(text:str)->str:

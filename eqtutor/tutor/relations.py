@@ -9,6 +9,30 @@ from torch import Tensor
 
 from .comparing import as_numbers, in_words, same_answer
 
+# --- slips
+
+def slip(
+    answers:list, # one a case, all of them
+    right:list,
+)->str:
+    """The sentence on answers that are right but for a sign, one factor or one summand.
+
+    The same in all cases, of which some are several numbers or many; '' of anything else.
+    """
+    pairs = [(as_numbers(a), as_numbers(r)) for a, r in zip(answers, right)]
+    if any(a is None or r is None or a.shape != r.shape for a, r in pairs): return ''
+    flat = [torch.cat([x.flatten() for x in xs]) for xs in zip(*pairs)]   # type: ignore[arg-type]
+    if any(of_truth(x) for x in (*answers, *right)) or len({*flat[1].tolist()}) < 4: return ''
+    if not flat[0].isfinite().all(): return ''
+    return next((said for of in (multiple, constant_too_large) for said in of(*flat)), '')
+
+
+def of_truth(x:Any)->bool:
+    "Is a value True or False, or a tensor or list of these?"
+    if isinstance(x, Tensor): return x.dtype == torch.bool
+    return isinstance(x, bool) or isinstance(x, list) and any(map(of_truth, x))
+
+
 # --- lists of whole numbers: elements of a group, places
 
 def list_relation(a:Any, r:Any)->str:

@@ -1,7 +1,9 @@
 """Students' notebooks: computed from the author's, without solutions, with nbgrader's metadata."""
 # Plain module: edited by hand, no notebook exports it.
 import ast
+import csv
 import importlib.util
+import io
 import json
 import re
 import subprocess
@@ -180,8 +182,10 @@ def as_read(
 )->dict:
     "What only the repository can run, as the text that it puts out; other cells as they are."
     if cell['cell_type'] != 'code' or 'repository' not in CodeCell.read(cell).flags: return cell
-    texts = [''.join(o['data']['text/markdown']) for o in cell['outputs']]
-    return {'cell_type': 'markdown', 'source': '\n\n'.join(texts)}
+    text = '\n\n'.join(''.join(o['data']['text/markdown']) for o in cell['outputs'])
+    # only the site has an anchor for each name
+    return {'cell_type': 'markdown',
+            'source': re.sub(r'(\[<code>\w+</code>\]\([^)#]+)#\w+\)', r'\1)', text)}
 
 
 def joined(
@@ -289,6 +293,19 @@ def build(
             write_atomic(target, notebook_bytes(own))
             written.append(target)
     return written
+
+
+def first_column(
+    file:Path, # CSV with a head; a spreadsheet may have put semicolons
+)->list[str]:
+    "The names in the first column of a list of the class; an error for an empty file."
+    text = file.read_text(encoding='utf-8-sig')
+    head = text.partition('\n')[0]
+    parted = ';' if head.count(';') > head.count(',') else ','
+    rows = csv.reader(io.StringIO(text), delimiter=parted)
+    names = [row[0] for row in rows if row and row[0].strip()][1:]
+    if not names: raise ValueError(f'{file} is an empty list: expected a head, and a row a student')
+    return names
 
 
 def folder_name(student:str)->str:

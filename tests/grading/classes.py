@@ -73,7 +73,8 @@ def answers_of(kind, solutions, wrong, exercises):
 
 def files_of(s, chapter, release, solutions, wrong, exercises):
     "The files of a student, by name."
-    own = json.dumps(with_answers(release, answers_of(s.kind, solutions, wrong, exercises))).encode()
+    answers = answers_of(s.kind, solutions, wrong, exercises)
+    own = json.dumps(with_answers(release, answers)).encode()
     file = f'{chapter}.ipynb'
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, 'w') as z: z.writestr(file, own)
@@ -109,11 +110,13 @@ def moodle(folder, students, files):
     def row(s):
         local = s.time + timedelta(hours=1)   # winter in Vienna
         return {'Identifier': f'Participant {100 + s.number}', 'Full name': s.name,
-                'Email address': s.mail, 'Status': 'Submitted for grading', 'Maximum Grade': '100.00',
-                'Grade can be changed': 'Yes', 'Last modified (grade)': '-',
+                'Email address': s.mail, 'Status': 'Submitted for grading',
+                'Maximum Grade': '100.00', 'Grade can be changed': 'Yes',
+                'Last modified (grade)': '-',
                 'Last modified (submission)': f'{local:%A, %d %B %Y, %I:%M %p}'}
-    nobody = {'Identifier': 'Participant 99', 'Full name': '=1+1', 'Email address': 'none@uni.example',
-              'Maximum Grade': '100.00', 'Last modified (submission)': '-'}
+    nobody = {'Identifier': 'Participant 99', 'Full name': '=1+1',
+              'Email address': 'none@uni.example', 'Maximum Grade': '100.00',
+              'Last modified (submission)': '-'}
     table(folder/'worksheet.csv', columns, [*map(row, students), nobody])
 
 
@@ -132,13 +135,13 @@ def canvas(folder, students, files, title):
     table(folder/'grades.csv', columns, [head, *rows])
 
 
-def expected(s, exercises, proof):
-    "Marks of a student in the end, where a person gives `proof` for each proof; None if there are none."
+def expected(s, exercises, proof, slip):
+    "Marks of a student in the end: a person gives `proof` for each, a slip has `slip`; or None."
     machine = [e.marks for e in exercises if e.kind != 'proof']
     proofs = proof*sum(e.kind == 'proof' for e in exercises)
     if s.kind in REFUSED: return None
     if s.kind in ('empty', 'damaged'): return 0
-    if s.kind == 'wrong': return sum(machine[:-1])
+    if s.kind == 'wrong': return sum(machine[:-1]) + slip
     if s.kind == 'half': return sum(machine[:-1]) + proofs
     if s.kind == 'loops': return sum(machine[:-1])
     return sum(machine) + proofs

@@ -172,15 +172,6 @@ def test_no_module_imports_the_answers():
     assert any('exercise' in m for m in imported(FOLDER/'answers'/'ch05.py'))   # it does see them
 
 
-def test_the_sandbox_and_its_worker_import_the_standard_library():
-    def roots(names): return {name.partition('.')[0] for name in names}
-    own = {'eqtutor.tutor', 'eqtutor.tutor.values', 'eqtutor'}
-    beside = {'..interpreter'}   # which imports nothing else
-    assert roots(imported(FOLDER/'sandbox.py') - beside) <= set(sys.stdlib_module_names)
-    assert imported(FOLDER.parent/'interpreter.py') == {'os', 'shutil', 'sys'}
-    assert roots(imported(FOLDER/'_worker.py') - own) <= set(sys.stdlib_module_names)
-
-
 # --- plain data
 
 @pytest.mark.parametrize('value', [3, 'é', None, [1, [2.5, True]], {'a': [1]}, {2: 'b'},

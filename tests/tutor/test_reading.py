@@ -220,7 +220,9 @@ def authors_cells(nb, kind):
         dropped = r'^#\|\s*default_exp|pip install' + ('' if kind == 'solutions' else
                                                        r'|^#\|\s*teacher')
         if c['cell_type'] == 'code' and re.search(dropped, source, re.M): continue
-        yield c['cell_type'], source
+        if '#| repository' in source and not c['outputs']: continue
+        c = student.as_read(c)
+        yield c['cell_type'], ''.join(c['source'])
 
 
 def texts(nb, kind='markdown'):

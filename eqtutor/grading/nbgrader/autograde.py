@@ -11,7 +11,6 @@ nbgrader goes from student to student; all that wait are judged side by side mea
 # Plain module: edited by hand, no notebook exports it.
 import os
 import shutil
-import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,17 +24,16 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Integer, Unicode
 
 from ...tutor.exercise import without_formulas
-from ..handins import HandIn
-from ..judges import Judges, Settings
-from ..judging import FAILED, notebook_cells, read_notebook, read_submission, shortened
-from ..pages import visible
-from ..sandbox import Limits, without_isolation
 from ...tutor.student import EMPTY_PROOF
+from .. import server
+from ..folder import HandIn
+from ..judge import notebook_cells, read_notebook
+from ..limits import LONGEST_PROOF, Limits
+from ..results import read_file
+from ..sandbox import without_isolation
+from ..tables import shortened, visible
 from .markup import inert
 
-LONGEST_ANSWER = 50_000   # letters
-UNREADABLE = ('The file could not be read: it is damaged, or no notebook. Ask whether you may hand '
-              'it in again.')
 STUBS = '', EMPTY_PROOF, 'YOUR ANSWER HERE'
 
 
@@ -50,28 +48,30 @@ class Submission(NotebookExporter):
 
     def __init__(self, **kwargs:Any):
         super().__init__(**kwargs)
+        self.step:Any = self.parent   # nbgrader's `Autograde`
         self.pool:ThreadPoolExecutor|None = None
-        self.judges = dict[str, Judges]()
         self.records = dict[str, Future]()
-        weakref.finalize(self, stop, self.judges)
 
-    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->Any:
+    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[Any, Any]:
         "The notebook in a file; of a submission, the teacher's with the student's answers."
-        if not self.parent._sanitizing: return super().from_filename(filename, resources, **kw)
-        self.record(filename, resources)   # what is to be judged begins now
-        about = resources['nbgrader']
-        course = self.parent.coursedir
+        if not self.step._sanitizing: return super().from_filename(filename, resources, **kw)
+        record = self.record(filename, resources)
+        # the judge finds code also where its cell has lost its id
+        judged = {f'ex-{v["id"].replace(".", "-")}': v.get('answer', '') for v in record['parts']}
+        about = (resources or {})['nbgrader']
+        course = self.step.coursedir
         source = Path(course.format_path(course.source_directory, '.', about['assignment']),
                       f'{about["notebook"]}.ipynb')
         target = Path(course.format_path(course.autograded_directory, about['student'],
                                          about['assignment']))
-        for p in target.iterdir():   # nbgrader has copied what lay beside
+        for p in target.glob('*'):   # nbgrader has copied what lay beside
             if p.suffix == '.ipynb' or p.name == 'timestamp.txt': continue
             shutil.rmtree(p) if p.is_dir() else p.unlink()
         with Gradebook(about['db_url']) as book:
             stubs = {c.name: c.source for c in
                      book.find_notebook(about['notebook'], about['assignment']).source_cells}
-        nb = filled_in(nbformat.read(source, as_version=4), answers_of(Path(filename)), stubs)
+        nb = filled_in(nbformat.read(source, as_version=4), judged | answers_of(Path(filename)),
+                       stubs)
         return self.from_notebook_node(nb, resources, **kw)
 
     def record(self, filename:str, resources:Any)->dict:
@@ -79,48 +79,42 @@ class Submission(NotebookExporter):
         if self.pool is None:
             if why := without_isolation(): raise RuntimeError(why)
             self.pool = ThreadPoolExecutor(self.workers or os.cpu_count())
-            for folder, notebooks in sorted(self.parent.assignments.items()):
+            for folder, notebooks in sorted(self.step.assignments.items()):
                 if not self.waits(folder): continue
                 for path in sorted(notebooks): self.begin(path)
         return self.begin(filename).result()
 
     def waits(self, folder:str)->bool:
         "Will nbgrader autograde this submission? A wrong guess costs time alone."
-        course = self.parent.coursedir
+        course = self.step.coursedir
         student = Path(folder).relative_to(course.root).parts[1]
         done = course.format_path(course.autograded_directory, student, course.assignment_id)
         new, old = course.get_existing_timestamp(folder), course.get_existing_timestamp(done)
-        return self.parent.force or not Path(done).exists() or bool(new and old and new > old)
+        return self.step.force or not Path(done).exists() or bool(new and old and new > old)
 
     def begin(self, path:str)->Future:
         "Have a notebook judged: its chapter is that of the name that the teacher gave it."
         if path in self.records: return self.records[path]
-        about = self.parent.init_single_notebook_resources(path)['nbgrader']
-        chapter = about['notebook']
-        if chapter not in self.judges:
-            out = Path(self.parent.coursedir.root)/self.kept/chapter
-            settings = Settings(out, Limits(self.seconds, self.memory), chapter, self.seed)
-            self.judges[chapter] = Judges(settings)
-        h = HandIn(path, f'{about["student"]}/{about["assignment"]}')
+        about = self.step.init_single_notebook_resources(path)['nbgrader']
+        out = Path(self.step.coursedir.root).absolute()/self.kept/about['assignment']
+        settings = server.Settings(str(out), Limits(self.seconds, self.memory), about['notebook'],
+                                   self.seed)
+        h = HandIn(os.path.abspath(path), about['student'],
+                   f'{about["student"]}/{about["notebook"]}')
         assert self.pool
-        self.records[path] = self.pool.submit(self.judges[chapter].record, h)
+        self.records[path] = self.pool.submit(server.result, h, settings)
         return self.records[path]
-
-
-def stop(judges:dict[str, Judges])->None:
-    "End the processes that judge."
-    for j in judges.values(): j.__exit__()
 
 
 def answers_of(path:Path)->dict[str, str]:
     "The text of a notebook's answers, by the ids of their cells; none where it cannot be read."
     try:
-        cells = notebook_cells(read_notebook(read_submission(path)))
+        cells = notebook_cells(read_notebook(read_file(str(path))))
     except (Exception, RecursionError, MemoryError):
         return {}   # the record says why
     found = dict[str, list[str]]()
     for c in cells: found.setdefault(c['id'], []).append(c['source'])
-    return {id: shortened(visible('\n\n'.join(texts)), LONGEST_ANSWER)
+    return {id: shortened(visible('\n\n'.join(dict.fromkeys(texts))), LONGEST_PROOF)
             for id, texts in found.items() if id}
 
 
@@ -152,13 +146,14 @@ class Judge(NbGraderPreprocessor):
     def preprocess(self, nb:NotebookNode, resources:Any)->tuple[NotebookNode, Any]:
         "Write each check's verdict; an error where the judge itself failed, which is no zero."
         submission = self.parent
-        about, course = resources['nbgrader'], submission.parent.coursedir
+        about, course = resources['nbgrader'], submission.step.coursedir
         path = Path(course.format_path(course.submitted_directory, about['student'],
                                        about['assignment']), f'{about["notebook"]}.ipynb')
         record = submission.record(str(path), resources)
-        if record['problem'].startswith(FAILED): raise RuntimeError(f'{path}: {record["problem"]}')
+        if record['problem'].startswith(server.FAILED):
+            raise RuntimeError(f'{path}: {record["problem"]}')
         verdicts = {v['id']: v for v in record['parts']}
-        nb.metadata['eqtutor'] = {'problem': UNREADABLE if record['problem'] else ''}
+        nb.metadata['eqtutor'] = {'problem': record['problem']}
         for cell in nb.cells:
             told = cell.metadata.get('nbgrader', {})
             if cell.cell_type != 'code' or not told.get('grade') or told.get('solution'): continue

@@ -18,11 +18,17 @@ from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 from nbgrader.utils import find_all_notebooks
 from traitlets import Unicode
 
+from ..limits import LARGEST_FILE
 from .platforms import (
-    CANVAS, MOODLE, ClassList, Participant, as_csv, read_list, utc_time,
+    CANVAS,
+    MOODLE,
+    ClassList,
+    Participant,
+    as_csv,
+    read_list,
+    utc_time,
 )
 
-LARGEST_FILE = 20_000_000   # bytes
 # what a browser or a platform puts behind the name of a second version
 AGAIN = r'(?:[ _-]?\(?(?P<again>\d{1,3})\)?)?'
 REPORT = 'collected.csv'
@@ -68,9 +74,9 @@ class Extract(ExtractorPlugin):
                     taken = self.taken(own, notebook, Path(extracted_path)/who)
                     if not taken: continue
                     self.times[who] = self.time_of(taken, people, book, course.assignment_id)
-            for h in (h for own in by_student(found).values() for h in own):
-                if not any(version_of(h.file, notebook) is not None for notebook in names):
-                    self.refuse(h.archive, h.member.filename, why_not(h.file, names), h.who.marked_as)
+        for h in found:
+            if any(version_of(h.file, notebook) is not None for notebook in names): continue
+            self.refuse(h.archive, h.member.filename, why_not(h.file, names), h.who.marked_as)
         missing = {p.marked_as for p in people.participants} - {*self.times}
         file = Path(archive_path).parent/REPORT
         file.write_bytes(as_csv(['student', 'archive', 'file', 'what'], self.report))
@@ -100,15 +106,15 @@ class Extract(ExtractorPlugin):
         pattern = {'moodle': MOODLE, 'canvas': CANVAS}[people.kind]
         for m in members:
             parts = PurePosixPath(m.filename).parts
-            if m.is_dir() or any(p.startswith('.') or p == '__MACOSX' for p in parts): continue
+            hidden = any(p == '__MACOSX' or re.match(r'[.](?![.]$)', p) for p in parts)
+            if m.is_dir() or hidden: continue
             # the outermost name that is one of the platform's: what lies below is the student's own
-            place = next(((i, hit) for i, p in enumerate(parts) if (hit := pattern.fullmatch(p))),
-                         None)
-            who = place and people.owner(place[1]['name'], place[1]['number'])
+            hits = [(i, hit) for i, p in enumerate(parts) if (hit := pattern.fullmatch(p))]
+            who = people.owner(hits[0][1]['name'], hits[0][1]['number']) if hits else None
             if not who:
                 self.refuse(archive, m.filename, f'it belongs to nobody in {people.file.name}')
                 continue
-            i, hit = place
+            i, hit = hits[0]
             file = hit['file'] if i == len(parts) - 1 else parts[-1]
             yield HandIn(archive, m, who, file, bool(hit.groupdict().get('late')))
 

@@ -33,7 +33,8 @@ def write_course(
     names = {name: path for name, path in course_chapters(chapters).items()
              if chapter_exercises(name)}
     if not names: raise ValueError(f'no exercises in {", ".join(chapters)}')
-    about = {'name': json.dumps(out.resolve().name), 'zone': json.dumps(zone), 'lab': next(iter(names)),
+    about = {'name': json.dumps(out.resolve().name), 'zone': json.dumps(zone),
+             'lab': next(iter(names)),
              'seed': secrets.randbelow(2**31) if seed is None else seed}
     files = {Path(name): TEMPLATES.get_template(f'{name}.j2').render(about).encode()
              for name in ('nbgrader_config.py', 'README.md')}

@@ -53,9 +53,8 @@ def submission_of(
         found = book.find_submission(assignment, student)
     except MissingEntry:
         return None
-    graded = any(g.auto_score is not None or g.needs_manual_grade
-                 for n in found.notebooks for g in n.grades)
-    return found if graded else None
+    graded = any(g.auto_score is not None for n in found.notebooks for g in n.grades)
+    return found if graded or found.timestamp else None
 
 
 def points(s:SubmittedAssignment|None)->float|None:
@@ -108,9 +107,10 @@ def marks_table(assignments:list[Assignment], book:Gradebook)->bytes:
     for student in sorted(book.students, key=lambda s: s.id):
         found = {name: submission_of(book, name, student.id) for name in names}
         marks = {name: points(s) for name, s in found.items()}
+        waits = [name for name, s in found.items() if s and s.needs_manual_grade]
         rows.append({'student': student.id, 'last name': student.last_name or '',
                      'first name': student.first_name or '',
                      **{name: '' if m is None else f'{m:g}' for name, m in marks.items()},
                      'total': f'{sum(m for m in marks.values() if m is not None):g}',
-                     'to mark': ' '.join(n for n, s in found.items() if s and s.needs_manual_grade)})
+                     'to mark': ' '.join(waits)})
     return as_csv(['student', 'last name', 'first name', *names, 'total', 'to mark'], rows)

@@ -3,7 +3,7 @@
 When the deadline is over for everybody, also the solution and how it is marked.
 """
 # Plain module: edited by hand, no notebook exports it.
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,15 @@ class Feedback(Exporter):
         self.file_extension, self.output_mimetype = '.html', 'text/html'
         self.settled = set[str]()
 
-    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[str, Any]:
+    def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[Any, Any]:
         "The page of a graded notebook."
-        about, course = resources['nbgrader'], self.parent.coursedir
+        step:Any = self.parent   # nbgrader's `GenerateFeedback`
+        about, course = (resources or {})['nbgrader'], step.coursedir
         with Gradebook(about['db_url'], course.course_id) as book:
             if about['assignment'] not in self.settled:
                 LateDays(parent=self).settle(book, about['assignment'])
                 self.settled.add(about['assignment'])
-            now = datetime.now(timezone.utc).replace(tzinfo=None)
+            now = datetime.now(UTC).replace(tzinfo=None)
             page = page_of(nbformat.read(Path(filename), as_version=4), about, book,
                            closed(book, about['assignment'], now))
         return page, self._init_resources(resources)

@@ -1,8 +1,8 @@
 """Late days and extensions: what a late hand-in costs, from what the grade book holds at the time.
 
-nbgrader fixes a penalty when it autogrades, before a person has marked the proofs and perhaps before
-an extension is granted. So `settle` computes all penalties of an assignment anew, whenever feedback
-is written or marks are exported.
+nbgrader fixes a penalty when it autogrades, before a person has marked the proofs and perhaps
+before an extension is granted. So `settle` computes all penalties of an assignment anew, whenever
+feedback is written or marks are exported.
 """
 # Plain module: edited by hand, no notebook exports it.
 import math

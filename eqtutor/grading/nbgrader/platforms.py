@@ -6,14 +6,16 @@ it was downloaded), and which team somebody is in; marks go back in the same lis
 """
 # Plain module: edited by hand, no notebook exports it.
 import csv
-import hashlib
 import io
 import re
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from pathlib import Path, PurePosixPath
+from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
+
+from ...tutor.seeds import as_bytes, short_hash
+from ..tables import spreadsheet_safe
 
 # 'Ann Lee_17_assignsubmission_file_/05_convolution.ipynb', or in one name without folders
 MOODLE = re.compile(r'(?P<name>[^_]+)_(?P<number>\d+)_assignsubmission_file_?(?P<file>.*)')
@@ -23,8 +25,6 @@ COLUMNS = {'moodle': {'Identifier', 'Grade', 'Maximum Grade'}, 'canvas': {'Stude
 TIME, TEAM, GRADE = 'Last modified (submission)', 'Group', 'Grade'
 # what tells a student from others in all assignments: a Moodle number is one assignment's own
 KEYS = {'moodle': ('ID number', 'Username', 'Email address'), 'canvas': ('SIS Login ID', 'ID')}
-# what a spreadsheet takes for the beginning of a formula, in some locales in full width
-FORMULA = re.compile(r'(^|[;\n])(?=[\s\u3000]*[=+\-@\uff1d\uff0b\uff0d\uff20])')
 NUMBER = re.compile(r'[+-]?[\d.]*')   # and Moodle's '-' of what is not there
 
 
@@ -68,7 +68,8 @@ class ClassList:
 
     def said_of(self, row:dict[str, str])->tuple[str, str, str]:
         "A row's number, its name, and what tells it from others."
-        column, name = {'moodle': ('Identifier', 'Full name'), 'canvas': ('ID', 'Student')}[self.kind]
+        column, name = {'moodle': ('Identifier', 'Full name'),
+                        'canvas': ('ID', 'Student')}[self.kind]
         number = re.search(r'(\d+)\s*$', row.get(column, ''))
         words = row.get(name, '').strip() or row.get(column, '').strip()
         key = next((v for k in KEYS[self.kind] if (v := row.get(k, '').strip())), words)
@@ -92,17 +93,20 @@ def letters(text:str)->str:
 
 
 def same_name(folder:str, name:str, kind:str)->bool:
-    "Is a name in a zip that of a row? Canvas writes 'Lee, Ann' as 'leeann'; Moodle puts a team first."
+    """Is a name in a zip that of a row?
+
+    Canvas writes 'Lee, Ann' as 'leeann', and Moodle may put a team and a dash before the name.
+    """
     if kind == 'canvas':
         return sorted(letters(folder)) == sorted(letters(name))   # whichever stands first
     return letters(folder) == letters(name) or letters(folder.partition('-')[2]) == letters(name)
 
 
 def student_id(words:str)->str:
-    "A name that nbgrader may use as a folder's: no step up, nothing that a search takes for a sign."
+    "A name that nbgrader may use as a folder's: no step up, no sign of a search for files."
     plain = re.sub(r'[^\w@.-]+', '_', words).strip('._-')
     if len(plain.encode()) <= 100: return plain
-    return f'{plain[:24]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}'
+    return f'{plain[:24]}-{short_hash(words)}'
 
 
 def read_list(folder:Path)->ClassList:
@@ -133,25 +137,15 @@ def utc_time(
     if said in ('', '-'): return None
     local = parser.parse(said)
     aware = local.replace(tzinfo=ZoneInfo(zone)) if zone else local.astimezone()
-    return aware.astimezone(timezone.utc).replace(tzinfo=None)
-
-
-def file_of(name:str)->str:
-    "The last part of a name in a zip."
-    return PurePosixPath(name.replace('\\', '/')).name
+    return aware.astimezone(UTC).replace(tzinfo=None)
 
 
 # --- tables
 
-def spreadsheet_safe(x:object)->str:
-    "Text that a spreadsheet does not run; what moves a cursor is shown as Python would."
-    plain = ''.join(c if c.isprintable() or c == '\n' else ascii(c)[1:-1] for c in str(x))
-    return plain if NUMBER.fullmatch(plain) else FORMULA.sub(r"\1'", plain)
-
-
 def as_csv(columns:list[str], rows:list[dict[str, str]])->bytes:
-    "Rows as CSV in which no cell is a formula."
+    "Rows as CSV in which no cell is a formula; a platform finds its own numbers as they were."
+    def safe(x:str)->str: return x if NUMBER.fullmatch(x) else spreadsheet_safe(x)
     out = csv.writer(text := io.StringIO(), lineterminator='\n')
-    out.writerow(map(spreadsheet_safe, columns))
-    out.writerows([spreadsheet_safe(row.get(c, '')) for c in columns] for row in rows)
-    return text.getvalue().encode('utf-8', 'backslashreplace')
+    out.writerow(map(safe, columns))
+    out.writerows([safe(row.get(c, '')) for c in columns] for row in rows)
+    return as_bytes(text.getvalue())

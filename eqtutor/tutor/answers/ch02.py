@@ -5,11 +5,13 @@ import torch
 from ...actions import act, is_exact
 from ...groups import get_group
 from ..exercise import Exercise, Mistake
+from .draws import shuffled, some
 
 
 def grids_and_groups(seed):
     names = 'C2', 'p4', 'mirror', 'D2', 'p4m'
-    return [(n, get_group(name)) for n in (1, 2, 3, 4, 5, 7) for name in names]
+    sizes = [1, 2, 3, *some(range(4, 12), 3, seed)]
+    return shuffled([(n, get_group(name)) for n in sizes for name in names], seed)
 
 def moved_places(n, group):
     "The number of the pixel that each element brings to each place, `(|H|, n, n)`."
@@ -50,7 +52,8 @@ def stacks(seed):
               [(5, 2, 0), (3, 3, 1)],
               [(2, 2, 0), (3, 2, 1), (2, 1, 0)],
               [(3, 2, 0)]]
-    return [(n, stack) for n in range(16, 34) for stack in layers]
+    return shuffled([(n, stack) for n in range(16 + 2*(seed % 20), 34 + 2*(seed % 20))
+                     for stack in layers], seed)
 
 def sizes_before(n, layers, extra=1):
     "The size that each layer (kernel, stride, padding) finds; `extra=0` forgets the last window."

@@ -3,11 +3,12 @@
 import math
 
 from ..exercise import Exercise, Mistake
+from .draws import dice, one
 
 
 def shapes_and_layers(seed):
-    layers = (4, 6, 1), (4, 6, 2), (6, 9, 3)   # channels in and out, groups
-    return [((b, c, 5 + seed % 3, 7), o, k, g)
+    layers, die = ((4, 6, 1), (4, 6, 2), (6, 9, 3)), dice(seed)   # channels in and out, groups
+    return [((b, c, one(range(4, 30), die), one(range(4, 30), die)), o, k, g)
             for b in (1, 3) for c, o, g in layers for k in (1, 2, 3)]
 
 def transposed_macs(shape, out_channels, kernel_size, groups):

@@ -3,7 +3,7 @@
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import normal
+from .draws import normal, shuffled
 
 
 def rows_of_tokens(seed):
@@ -89,16 +89,25 @@ def scaled(f, Wq, Wk, Wv, table, reach):
     return attention_in_a_row(f, Wq/len(Wq)**.5, Wk, Wv, table, reach)
 
 
-def queries_keys_values(seed):
-    return [tuple(normal(n, d, seed=seed + 3*n + i) for i in range(3)) for n, d in ((5, 4), (7, 3))]
+def factors(d):
+    "What the products Q[i, c]·K[j, c] are summed with for scores of each channel, of five kinds."
+    alike, apart = torch.ones(d, d, dtype=torch.float64), torch.eye(d, dtype=torch.float64)
+    return [alike, apart, alike/d**.5, alike/d, apart/2]
 
-# attention with three factors, and the port with two
-ATTEND = '''[bool(fn(attend, *case)) for attend in (
-    lambda Q, K, V: (Q @ K.T).softmax(1) @ V,
-    lambda Q, K, V: (Q[:, None]*K).softmax(1).mul(V).sum(1),
-    lambda Q, K, V: (Q @ K.T/Q.shape[1]**.5).softmax(1) @ V,
-    lambda Q, K, V: (Q @ K.T/Q.shape[1]).softmax(1) @ V,
-    lambda Q, K, V: (Q[:, None]*K/2).softmax(1).mul(V).sum(1))]'''
+def queries_keys_values(seed):
+    "The five kinds in an order by chance, and Q, K, V."
+    return [(shuffled(factors(d), seed + n), *(normal(n, d, seed=seed + 3*n + i) for i in range(3)))
+            for n, d in ((5, 4), (7, 3), (4, 5), (6, 4))]
+
+# attention where the scores of all channels are the same sum, and the port where each has its own
+ATTEND = '''[fn(lambda Q, K, V, M=M:
+    torch.einsum('cd,id,jd->ijc', M, Q, K).softmax(1).mul(V).sum(1), *case[1:]) for M in case[0]]'''
+
+def of_each_kind(said, case):
+    "What is said of the five kinds, in their own order."
+    kinds = [next(i for i, M in enumerate(case[0]) if torch.equal(M, kind))
+             for kind in factors(len(case[0][0]))]
+    return [bool(said[i]) for i in kinds]
 
 OF_ATTENDS = ('False for attention', 'True for the port', 'False for scores divided by √d',
               'False for scores divided by d', 'True for the port with a factor')
@@ -155,7 +164,7 @@ EXERCISES = [
     ]),
     Exercise('20.2', 'proof', 3),
     Exercise('20.3', 'predict', 2, name='constant_output', right=[True, True, False, False],
-             call='list(fn(*case))', mistakes=[
+             mistakes=[
         Mistake([True, False, False, False],
                 'With the mask all weights go to pixels of the same value, and weights sum to one: '
                 'the output is that value, whatever the encoding says.'),
@@ -167,7 +176,8 @@ EXERCISES = [
         Mistake([False]*4, 'Without zeros outside, a mean of equal values is that value.'),
         Mistake([True]*4, 'With "zero" a pixel at the border averages zeros, too.'),
     ]),
-    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, facts=OF_ATTENDS, mistakes=[
+    Exercise('20.4', 'code', 2, notices, queries_keys_values, ATTEND, measure=of_each_kind,
+             facts=OF_ATTENDS, mistakes=[
         Mistake(turns_queries_only,
                 'You say True to attention as well: it notices your change. Change Q and K alike, '
                 'and leave V as it is.'),

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from ...actions import act
 from ..exercise import Exercise, Mistake
-from .draws import normal, relabelled
+from .draws import normal, relabelled, shuffled, some
 
 GROUPS = 'D4', 'C4', 'D2'
 
@@ -180,7 +180,8 @@ def scores_alone(ft, alpha_c, psi_x, group):
 # --- an index that moves
 
 def six_groups(seed):
-    names = 'C4', 'C6', 'D2', 'D3', 'D4', 'D5'
+    turns = some(('C3', 'C4', 'C5', 'C6'), 2, seed)
+    names = shuffled([*turns, 'D2', *some(('D3', 'D4', 'D5', 'D6'), 3, seed)], seed)
     return [(relabelled(name, seed + i),) for i, name in enumerate(names)]
 
 def count_changed(group, index):
@@ -207,14 +208,19 @@ def pairs_for_triples(group): return moved_triples(group)//len(group)
 
 # --- weights of which a sum sees nothing
 
-# the same output for f and for every moved f; differs from alpha; breaks (15)
-HIDES_IN_THE_SUM = '''(lambda a, p, f, G: (lambda new, rel: [
-    tuple(new.shape) == tuple(a.shape),
-    float((((new - a)*p[rel]*f).sum(1)).abs().max()) < 1e-9,
-    float((new - a).abs().max()) > .01,
-    max(float((fn(a[rel[u]][:, rel[u]], p, f[rel[u]], G) - new[rel[u]][:, rel[u]]).abs().max())
-        for u in G.elements) > 1e-3
-])(fn(a, p, f, G), G.relative))(*case)'''
+# the weights for f, and for each moved f
+FOR_EACH_MOVED = '''(lambda a, p, f, G: [fn(a, p, f, G), *(
+    fn(a[G.relative[u]][:, G.relative[u]], p, f[G.relative[u]], G) for u in G.elements)])(*case)'''
+
+def hides_in_the_sum(weights, case):
+    "The same output for f; it differs from alpha; it breaks (15)."
+    (new, *moved), (a, p, f, G) = weights, case
+    rel = G.relative
+    if new.shape != a.shape: return [False]*4
+    return [True, bool((((new - a)*p[rel]*f).sum(1)).abs().max() < 1e-9),
+            bool((new - a).abs().max() > .01),
+            bool(max((theirs - new[rel[u]][:, rel[u]]).abs().max()
+                     for u, theirs in zip(G.elements, moved)) > 1e-3)]
 
 
 HIDDEN = ('weights of the shape of `alpha`', 'Φf stays as it is',
@@ -327,8 +333,8 @@ EXERCISES = [
         Mistake({'full': 1., 'channel': 1., 'spatial': 1.},
                 'A score of 0 does not switch the gate off: σ(0) is ½.'),
     ]),
-    Exercise('21.5', 'code', 3, disguise, weights_of_groups, HIDES_IN_THE_SUM, facts=HIDDEN,
-             mistakes=[
+    Exercise('21.5', 'code', 3, disguise, weights_of_groups, FOR_EACH_MOVED,
+             measure=hides_in_the_sum, facts=HIDDEN, mistakes=[
         Mistake(unchanged, 'These are the weights you were given.'),
         Mistake(other_sum,
                 'The output changes. For each g the change must cancel in the sum '

@@ -1,6 +1,7 @@
 """21b Networks with attentive convolutions: strides that are exact, and what attention adds."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
+from .draws import dice, one, shuffled
 
 STEPS = 'stride 2 on 96', 'stride 2 on 97', '2×2 pool on 49'
 VARIANTS = 'full', 'channel', 'spatial', 'input', 'rotation'
@@ -10,8 +11,11 @@ def at_steps(*exact): return dict(zip(STEPS, exact))
 
 
 def layer_sizes(seed):
-    return [(*sizes, attend) for attend in VARIANTS
-            for sizes in ((6, 4, 4, 3, 7), (11, 23, 8, 2, 5))]
+    def sizes(die, n, k):
+        return one(range(5, 13), die), one(range(3, 25), die), n, one(range(2, 7), die), k
+    cases = [(*sizes(dice(seed + i), n, k), attend) for attend in VARIANTS
+             for i, (n, k) in enumerate(((4, 7), (8, 5)))]
+    return shuffled(cases, seed)
 
 def parameters(I, O, n, hidden, k, attend, shared=('input',), statistics=2, poses=None):
     matrices, places = 2*n*I*hidden, statistics*(n if poses is None else poses)*k**2

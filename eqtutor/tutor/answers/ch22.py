@@ -7,15 +7,21 @@ import torch
 from ..exercise import Exercise, Mistake
 from .draws import normal
 
-# another window of the same shape, the same attention in its middle, another convolution; and
-# where the attention differs: has the middle stayed, are the vectors those of the window?
-FOOLS_ATTENTION = (
-    '(lambda w, f, psi, att, near: [tuple(w.shape) == tuple(f.shape), '
-    'near(att(w), att(f)), bool(((w - f)*psi).sum((1, 2)).abs().max() > 1e-3), '
-    'near(att(w), att(f)) or near(w[:, 1, 1], f[:, 1, 1]), '
-    'near(att(w), att(f)) or near(torch.cdist(w.flatten(1).T, f.flatten(1).T).amin(1), 0)])('
-    'fn(case[0]), *case, lambda f: f.flatten(1) @ (f[:, 1, 1] @ f.flatten(1)).softmax(0), '
-    'lambda a, b: bool((a - b).abs().max() < 1e-6))')
+
+def fools_attention(window, case):
+    """Another window of the same shape, the same attention in its middle, another convolution.
+
+    And where the attention differs: has the middle stayed, are the vectors those of the window?
+    """
+    f, psi = case
+    def attention(f): return f.flatten(1) @ (f[:, 1, 1] @ f.flatten(1)).softmax(0)
+    def near(a, b): return bool((a - b).abs().max() < 1e-6)
+    if window.shape != f.shape: return [False]*5
+    window = window.to(f)
+    same = near(attention(window), attention(f))
+    return [True, same, bool(((window - f)*psi).sum((1, 2)).abs().max() > 1e-3),
+            same or near(window[:, 1, 1], f[:, 1, 1]),
+            same or near(torch.cdist(window.flatten(1).T, f.flatten(1).T).amin(1), 0)]
 
 
 FOOLED = ('a window of the same shape', 'the same attention in the middle',
@@ -126,7 +132,8 @@ def edge_and_count_forgotten(psi, row, column, size):
 
 
 EXERCISES = [
-    Exercise('22.1', 'code', 2, fooled, small_windows, FOOLS_ATTENTION, facts=FOOLED, mistakes=[
+    Exercise('22.1', 'code', 2, fooled, small_windows, 'fn(case[0])',
+             measure=fools_attention, facts=FOOLED, mistakes=[
         Mistake(window_itself,
                 'A convolution must see the difference: return a *different* window.'),
         Mistake(rolled, 'The middle has moved. It asks the questions: it must stay where it is.'),
@@ -162,7 +169,7 @@ EXERCISES = [
     ]),
     Exercise('22.3', 'proof', 3),
     Exercise('22.4', 'predict', 2, name='unnoticed', right=['C2', 'D2', 'mirror', 'p4'],
-             call='sorted(fn(*case))', mistakes=[
+             measure=lambda names, _: sorted(names), mistakes=[
         Mistake(['C2', 'mirror', 'p4'],
                 'D2 has mirrors, but its elements commute: either order gives the half turn.'),
         Mistake(['C2', 'D2', 'mirror', 'p4', 'p4m'],

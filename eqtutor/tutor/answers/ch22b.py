@@ -5,7 +5,7 @@ import math
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import normal
+from .draws import dice, normal, one, shuffled, told_apart
 
 
 def maps_and_weights(seed):
@@ -63,7 +63,10 @@ def sigmoid_for_relu(f, W1, b1, W2, b2):
 def factors_added(f, *maps): return f + factors(f.mean((2, 3)), *maps)[:, :, None, None]
 
 
-def layer_sizes(seed): return [(16, 1, 5), (8, 4, 5), (32, 4, 3), (12, 8, 7)]
+def layer_sizes(seed):
+    die = dice(seed)
+    return [(4*one(range(1, 12), die), n, k) for n, k in shuffled(((1, 5), (4, 5), (4, 3), (8, 7)),
+                                                                 seed)]
 
 def layer_parameters(c, n, k): return 4*c*c*n + 3*c + 2*c*k*k*(n + 1) + c*(n + 1)
 
@@ -82,7 +85,17 @@ def poses_twice(c, n, k): return layer_parameters(c, n, k) + 4*c*c*n*(n - 1)
 def on_the_plane(c, n, k): return layer_parameters(c, 1, k)
 
 
-def scatters(seed): return [(9, 5), (9, 11), (.32, .25), (1.5, .7)]
+def scatters(seed):
+    "Deviations and gaps that no rounding takes from one number of seeds to another."
+    def pair(die):
+        deviation = one(range(3, 40), die)/4
+        return deviation, round(deviation*one(range(30, 200), die)/100, 2)
+    def sure(deviation, gap):
+        return all(.02 < n*(deviation/gap)**2 % 1 < .98 for n in (2, 4, 8, 16))
+    def draw(die): return [next(p for p in iter(lambda: pair(die), None) if sure(*p))
+                           for _ in range(4)]
+    return told_apart(draw, seeds_needed, (one_error_is_enough, error_of_one_mean, errors_added,
+                                           rounded_down, root_forgotten), seed)
 
 def seeds_needed(deviation, gap): return math.ceil(8*(deviation/gap)**2)
 

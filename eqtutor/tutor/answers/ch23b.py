@@ -1,11 +1,18 @@
 """23b Self-attention networks: where the parameters sit, and when a kernel has more."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
+from .draws import one, told_apart
 
 
 def layer_sizes(seed):
     "Sizes that tell all mistakes apart."
-    return [(3, 8, 1, 16), (2, 2, 4, 10), (8, 4, 9, 8), (2, 8, 9, 12)]
+    def size(die):
+        return (one(range(2, 12), die), one((2, 4, 8), die), one(range(1, 10), die),
+                one(range(8, 17), die))
+    def draw(die): return [size(die) for _ in range(4)]
+    return told_apart(draw, break_even, (without_the_group, even_sides, without_biases,
+                                         without_output, without_pose_vectors, without_layer_norm,
+                                         an_encoding_a_head), seed)
 
 def counted(C, n, heads, d, maps=4, biases=True, encodings=1):
     width = heads*d

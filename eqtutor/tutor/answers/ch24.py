@@ -5,14 +5,18 @@ import torch
 from ..exercise import Exercise, Mistake
 from .draws import dice, normal, relabelled
 
-# of the shape asked for, symmetric under quarter turns, not constant over the window; then what a
-# wrong one is symmetric under instead
-FACTS = """(lambda W, same: (lambda quarter: [
-    tuple(W.shape) == tuple(case[0].shape), quarter, bool(W.std((0, 1)).min() > 1e-3),
-    not quarter and same(W, torch.rot90(W, 2, (0, 1))), not quarter and same(W, W.flip(0)),
-    not quarter and same(W, W[:, :, :1, :1].expand(W.shape))])(
-        same(W, torch.rot90(W, 1, (0, 1)))))(
-    fn(*case), lambda a, b: bool((a - b).abs().max() < 1e-9*a.abs().max()))"""
+
+def symmetries(W, case):
+    """Of the shape asked for, symmetric under quarter turns, not constant over the window.
+
+    Then what a wrong one is symmetric under instead.
+    """
+    if W.shape != case[0].shape: return [False]*6
+    def same(a, b): return bool((a - b).abs().max() < 1e-9*a.abs().max())
+    quarter = same(W, torch.rot90(W, 1, (0, 1)))
+    others = [torch.rot90(W, 2, (0, 1)), W.flip(0), W[:, :, :1, :1].expand(W.shape)]
+    return [True, quarter, bool(W.std((0, 1)).min() > 1e-3),
+            *(not quarter and same(W, other) for other in others)]
 
 
 SYMMETRIC = ('the shape of `W2`', 'nobody notices on p4 that the kernels are not turned',
@@ -103,7 +107,8 @@ def kernel_at_the_source(f, K, V, group, N1, N2):
 
 
 EXERCISES = [
-    Exercise('24.1', 'code', 2, unnoticed, kernel_writers, FACTS, facts=SYMMETRIC, mistakes=[
+    Exercise('24.1', 'code', 2, unnoticed, kernel_writers, measure=symmetries, facts=SYMMETRIC,
+             mistakes=[
         Mistake(left_alone, 'These kernels change when they are turned by 90°, and the test sees '
                 'it.'),
         Mistake(constant, 'A kernel that is constant over the window is a mean, not a kernel: it '
@@ -131,7 +136,7 @@ EXERCISES = [
         Mistake(kernel_at_the_source, 'K reads the patch at the *target* g, once for all sources.'),
     ]),
     Exercise('24.3', 'predict', 2, name='related', right=[[0, 2], [1, 3]],
-             call='sorted(map(sorted, fn(*case)))', mistakes=[
+             measure=lambda sets, _: sorted(map(sorted, sets)), mistakes=[
         Mistake([[0, 1], [2, 3]],
                 'A half turn says nothing about pose 0 and pose 1, which differ by a quarter '
                 'turn.'),

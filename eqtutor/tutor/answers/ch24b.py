@@ -2,12 +2,20 @@
 savings buy."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
+from .draws import one, shuffled, told_apart
 
 
 def layer_sizes(seed):
-    "Never, twice; a tie at k = 3; and sizes that tell all mistakes apart."
-    return [(2, 1, 1, 1), (16, 1, 16, 1), (9, 1, 6, 1), (4, 1, 4, 2), (18, 1, 14, 1),
-            (18, 2, 14, 1)]
+    "Never, twice; a tie at k = 3; and sizes that tell all mistakes apart, in any order."
+    def size(die):
+        return (one(range(3, 21), die), one((1, 2, 4), die), one(range(1, 17), die),
+                one((1, 2), die))
+    def draw(die):
+        special = [(2, 1, 1, 1), (16, 1, 16, 1), (9, 1, 6, 1)]
+        return special + [size(die) for _ in range(3)]
+    return shuffled(told_apart(draw, cheaper_from, (without_the_sum, one_list, ties_count,
+                                                    without_the_group, not_reduced, even_too),
+                               seed), seed)
 
 def cheaper_where(per_window, lists):
     "The smallest odd k with k²·per_window > lists; 0 for none."

@@ -5,15 +5,18 @@ import math
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import dice, normal
+from .draws import dice, normal, shuffled, some
 
 QUARTERS = [0, 90, 180, 270]
 
-# do the rows sum to 1, which powers are 1, is an entry negative?
-FACTS = ('(lambda A, n: (lambda T: [bool((T.sum(1) - 1).abs().max() < 1e-9), '
-         '[k for k in range(1, n + 1) '
-         'if (torch.linalg.matrix_power(T, k) - torch.eye(3)).abs().max() < 1e-9], '
-         'bool(T.min() < -.01), A.dtype == torch.float32])(A.double()))(fn(*case), case[0])')
+def of_a_turn(A, case):
+    "Do the rows sum to 1, which powers are 1, is an entry negative, in float64?"
+    if A.shape != (3, 3): return [False]*4
+    T, n = A.double(), case[0]
+    powers = (torch.linalg.matrix_power(T, k) - torch.eye(3) for k in range(1, n + 1))
+    return [bool((T.sum(1) - 1).abs().max() < 1e-9),
+            [k for k, rest in enumerate(powers, 1) if rest.abs().max() < 1e-9],
+            bool(T.min() < -.01), A.dtype == torch.float64]
 
 OF_TURNS = ('rows that sum to 1', 'the n-th power is 1 and no smaller one is', 'a negative entry',
             'numbers in float64')
@@ -23,7 +26,7 @@ ON_A_SCENE = ('fn(lambda p: torch.cos(p @ case[0]), case[1], case[2], case[3], c
               'lambda u: torch.tanh(u @ case[6]), case[7])')
 
 
-def orders(seed): return [(n,) for n in (2, 5, 8, 12)]
+def orders(seed): return [(n,) for n in [2, *some(range(4, 13), 3, seed)]]
 
 def turn_about(axis, n, whole=2*math.pi):
     x, y, z = (a/math.hypot(*axis) for a in axis)
@@ -50,7 +53,7 @@ def turn(angle):
 
 def turned_grids(seed):
     "A grid of each of five kinds, twice, turned, scaled, and in a basis drawn by chance."
-    return [(turned_grid(i % 5, seed + i),) for i in range(10)]
+    return shuffled([(turned_grid(i % 5, seed + i),) for i in range(10)], seed)
 
 def turned_grid(kind, seed):
     "A square, hexagonal, rectangular, rhombic or oblique grid, from the seed."
@@ -142,7 +145,8 @@ def divided_by_the_width(f, x, h, Q, K, V, rho, offsets):
 
 
 EXERCISES = [
-    Exercise('26.1', 'code', 2, turn_of_three, orders, FACTS, facts=OF_TURNS, mistakes=[
+    Exercise('26.1', 'code', 2, turn_of_three, orders, measure=of_a_turn, facts=OF_TURNS,
+             mistakes=[
         Mistake(about_an_axis,
                 'A turn about a coordinate axis is an action, but its rows do not sum to 1: it '
                 'must keep (1, 1, 1).'),

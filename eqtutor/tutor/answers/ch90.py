@@ -2,9 +2,10 @@
 # Plain module: edited by hand, no notebook exports it.
 from ...groups import D
 from ..exercise import Exercise, Mistake
+from .draws import some
 
 
-def orders(seed): return [(n,) for n in (1, 2, 3, 4, 6)]
+def orders(seed): return [(n,) for n in some(range(1, 13), 5, seed)]
 
 def translation(n): return [int(D(n).mul[n*m, r]) for m in (0, 1) for r in range(n)]
 
@@ -32,7 +33,8 @@ EXERCISES = [
                 'This is our own numbering: you multiply turn · mirror. Theirs turns first, so the '
                 'turn stands on the right: mirror · turn.', worth=1),
         Mistake(turns_inverted_too,
-                'The turns are inverted as well. Only the mirrored half is numbered differently.', worth=1),
+                'The turns are inverted as well. Only the mirrored half is numbered differently.',
+                worth=1),
         Mistake(mirrors_from_the_last,
                 'The mirrored half comes backwards from its last element: an off-by-one. Turn 0 '
                 'then mirror is the mirror itself, element n.', worth=1.5),

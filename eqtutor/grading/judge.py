@@ -1,33 +1,48 @@
-"""One submission: each answer run apart and judged here, its result, and a page for the student."""
+"""One hand-in: its answers run in a sandbox, and judged here: marks and a sentence for each.
+
+`judge` is what others call. It reads nothing but the notebook, and believes nothing that comes out
+of the sandbox: a reply is data, decoded without pickle, under limits of time; every comparison,
+norm and truth value is computed here.
+"""
 # Plain module: edited by hand, no notebook exports it.
 import functools
-import hashlib
 import json
 import re
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from ..files import checksum, write_atomic
+from ..tutor import exercise
 from ..tutor.course import chapter_of, course_chapters
-from ..tutor.exercise import Exercise, Verdict, chapter_exercises, judge
-from ..tutor.seeds import as_bytes, seed_of
+from ..tutor.exercise import Exercise, Verdict, chapter_exercises
 from ..tutor.student import EMPTY_PROOF, student_copy, without_marks
 from ..tutor.values import encode
-from .gradebook import NOTHING, stored_record
-from .handins import LARGEST_FILE, HandIn
-from .judges import Settings
-from .pages import feedback_page, visible
-from .sandbox import Limits, Submission, Task, isolation, run
+from .limits import JUDGING, LONGEST_MESSAGE, LONGEST_PROOF, Limits
+from .sandbox import Submission, Task, run
+from .tables import shortened, visible
 
-LONGEST_MESSAGE = 2000  # letters
-LONGEST_PROOF = 50_000  # letters
-JUDGING = 20            # seconds for one answer
-FAILED = 'the grader failed'
+
+def judge(
+    notebook:dict,         # a hand-in as JSON, of a file or of nbformat
+    chapter:str|None=None, # '05' or '05_convolution'; if None, as the notebook says
+    seed:int=0,            # of the cases: `seed_of(student, seed of the class)`
+    limits:Limits=Limits(),
+    unsafe:bool=False,     # without a sandbox: for one's own answers
+)->dict[str, Verdict]:
+    """The verdicts on a hand-in, by exercise, in the order of the chapter.
+
+    A `Verdict` has `marks` (of `of`; half of them for a slip, None for a proof, which a person
+    marks), `state` and `message`, the sentence that teaches, as markdown. An error, which says why,
+    for what is no notebook of the course. `server.judge` does the same in a process of its own.
+    """
+    cells = notebook_cells(notebook)
+    number = chapter_of(chapter) if chapter else chapter_in(notebook, cells)
+    exercises = chapter_exercises(number)
+    if not exercises: raise ValueError(f'no chapter with exercises is called {chapter or number!r}')
+    return {v.id: v for v in grade_cells(cells, exercises, limits, seed, unsafe)}
 
 
 # --- one answer
@@ -60,7 +75,7 @@ def judge_reply(e:Exercise, reply:dict, seed:int)->Verdict:
 
 def verdict_on(e:Exercise, reply:dict, seed:int)->Verdict:
     "The verdict on a reply: right, wrong, broken, or stopped."
-    if 'answers' in reply: return judge(e, [dict(a) for a in reply['answers']], seed)
+    if 'answers' in reply: return exercise.judge(e, [dict(a) for a in reply['answers']], seed)
     if 'broken' not in reply: return e.fails('stopped', str(reply.get('stopped')))
     broken = f'{shortened(str(reply["broken"]), 500)}.'
     if broken.startswith('NameError'):
@@ -86,20 +101,19 @@ def within(seconds:float)->Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def shortened(text:str, most:int)->str:
-    "The text, or its beginning."
-    return text if len(text) <= most else text[:most - 2] + ' …'
-
-
-# --- one file
+# --- one notebook
 
 def read_notebook(content:bytes)->dict:
     "The notebook in a file's bytes; an error that says what is there instead."
     if content.startswith(b'PK'):
         raise ValueError('it is a zip archive; hand in the notebook, or unpack the archive first')
-    nb = json.loads(content.decode('utf-8-sig'))   # some editors put a mark before the text
-    if not isinstance(nb, dict) or not isinstance(nb.get('cells'), list):
-        raise ValueError('it is no notebook: it has no list of cells')
+    if content.startswith(b'%PDF'):
+        raise ValueError('it is a PDF; hand in the notebook itself, the file that ends in .ipynb')
+    try:
+        nb = json.loads(content.decode('utf-8-sig'))   # some editors put a mark before the text
+    except (ValueError, RecursionError):
+        raise ValueError('the file is damaged, or no notebook: it is not JSON') from None
+    notebook_cells(nb)
     return nb
 
 
@@ -111,9 +125,12 @@ def nested(value:Any, *keys:str)->str:
 
 def notebook_cells(nb:dict)->list[dict]:
     "The notebook's cells: source and, where there is one, nbgrader's id."
+    if not isinstance(nb, dict) or not isinstance(nb.get('cells'), list):
+        raise ValueError('it is no notebook: it has no list of cells')
     def text(source:Any)->str:
         return ''.join(map(str, source)) if isinstance(source, list) else str(source)
-    if not all(isinstance(c, dict) for c in nb['cells']): raise ValueError('a cell of it is none')
+    if not all(isinstance(c, dict) for c in nb['cells']):
+        raise ValueError('a cell of it is none')
     return [{'kind': c.get('cell_type'), 'source': text(c.get('source', '')),
              'id': nested(c, 'metadata', 'nbgrader', 'grade_id')} for c in nb['cells']]
 
@@ -167,20 +184,12 @@ def grade_cells(
     return [v for v in verdicts.values() if v]
 
 
-def read_submission(path:Path)->bytes:
-    "The file's bytes; an error for what is no plain file of a sensible size."
-    if path.is_symlink() or not path.is_file(): raise ValueError('not a plain file')
-    if path.stat().st_size > LARGEST_FILE:   # before it is read
-        raise ValueError('the file is larger than 20 MB')
-    return path.read_bytes()
-
-
-def chapter_in(nb:dict, cells:list[dict], path:Path)->str:
-    "The chapter of a submission: its metadata, its exercises and its name must not disagree."
+def chapter_in(nb:dict, cells:list[dict], file:str='')->str:
+    "The chapter of a hand-in: its metadata, its exercises and its name must not disagree."
     ids = (re.fullmatch(r'ex-(\d+[a-z]?)-\d+', c['id']) for c in cells)
     told = {'its metadata': [nested(nb, 'metadata', 'eqtutor', 'chapter')],
             'its exercises': sorted({m[1] for m in ids if m}),
-            'its name': [path.stem] if path.stem in course_chapters() else []}
+            'its name': [file] if file in course_chapters() else []}
     found = {where: sorted({chapter_of(name) for name in names if chapter_exercises(name)})
              for where, names in told.items()}
     chapters = sorted({c for own in found.values() for c in own})
@@ -188,91 +197,6 @@ def chapter_in(nb:dict, cells:list[dict], path:Path)->str:
         says = '; '.join(f'{where}: {", ".join(own)}' for where, own in found.items() if own)
         raise ValueError(f'it names several chapters ({says}). Grade it with --chapter')
     if chapters: return chapters[0]
-    if chapter_exercises(path.stem): return chapter_of(path.stem)
-    raise ValueError(f'no chapter with exercises is called {path.stem!r}; name it with --chapter')
-
-
-def grade_notebook(
-    path:str|Path,
-    limits:Limits=Limits(),
-    chapter:str|None=None, # '05'; if None, from the file's own record or its name
-    seed:int=0,
-    unsafe:bool=False,     # without a sandbox: for one's own answers
-)->dict:
-    """Grade one submission: its chapter, marks and verdicts as plain data.
-
-    A file that cannot be read is a result too.
-    """
-    path, problem = Path(path), ''
-    cells, name = list[dict](), chapter or ''
-    try:
-        nb = read_notebook(read_submission(path))
-        cells = notebook_cells(nb)
-        name = chapter or chapter_in(nb, cells, path)
-    except Exception as error:
-        problem = shortened(f'cannot be graded: {type(error).__name__}: {error}', 300)
-        cells, name = [], name or chapter_of(path.stem)
-    exercises = chapter_exercises(name)
-    if not exercises and not problem: problem = f'no chapter with exercises is called {name!r}'
-    parts = grade_cells(cells, exercises, limits, seed, unsafe)
-    return {'file': path.name, 'chapter': course_name(name), 'seed': seed, 'problem': problem,
-            'marks': sum(v.marks or 0 for v in parts), 'of': sum(v.of for v in parts),
-            'by hand': sum(v.of for v in parts if v.state == 'by hand'),
-            'parts': [asdict(v) | told(v, cells) for v in parts],
-            'isolation': isolation(unsafe)}
-
-
-def told(v:Verdict, cells:list[dict])->dict:
-    "What a student's page shows beside a verdict: the task and the answer."
-    e = next(e for e in chapter_exercises(v.id) if e.id == v.id)
-    answer = '\n\n'.join(answers_in(cells, e)).strip()
-    return {'task': given(e.chapter).get(f'task-{e.id}', ''),
-            'answer': shortened(visible(answer), LONGEST_PROOF)}
-
-
-def course_name(chapter:str)->str:
-    "The name of a chapter's notebook, '05_convolution' of '05'; what is none stays."
-    try:
-        return next(iter(course_chapters([chapter])))
-    except (ValueError, FileNotFoundError):
-        return chapter
-
-
-# --- one result
-
-def fingerprint()->str:
-    "Changes with the exercises, their checks, the grader and its page."
-    here = Path(__file__).parent
-    files = sorted([*here.rglob('*.py'), here/'feedback.html'])
-    return hashlib.sha256(b''.join(p.read_bytes() for p in files)).hexdigest()[:12]
-
-
-def failed_record(why:str, **about:Any)->dict:
-    "The result of a submission that the grader itself failed on."
-    return NOTHING | about | {'problem': f'{FAILED}: {why}'}
-
-
-def grade_submission(h:HandIn, settings:Settings)->dict:
-    "The result of one submission: as it lies in `out`, or new."
-    out, name, path = settings.out, h.name, Path(h.path)
-    target, page = out/'results'/f'{name}.json', out/'feedback'/f'{name}.html'
-    plain = path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE
-    sha = checksum(path) if plain else ''
-    key = {'sha256': sha, 'exercises': fingerprint(), 'asked': settings.chapter,
-           'limits': asdict(settings.limits), 'unsafe': settings.unsafe, 'late': h.late}
-    before = stored_record(target)
-    same = page.exists() and all(before.get(k) == v for k, v in key.items())
-    if same and not str(before.get('problem')).startswith(FAILED): return before | {'new': False}
-    record = grade_notebook(path, settings.limits, settings.chapter, seed_of(name, settings.seed),
-                            settings.unsafe)
-    record |= {'name': name, 'origin': h.origin, 'time': h.time} | key
-    write_result(record, target, page)
-    return record | {'new': True, 'changed': before.get('sha256') != sha}
-
-
-def write_result(record:dict, target:Path, page:Path)->None:
-    "The result and the student's page."
-    text = json.dumps(record, indent=1, ensure_ascii=False) + '\n'
-    for file, content in ((page, feedback_page(record)), (target, text)):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, as_bytes(content))
+    if chapter_exercises(file): return chapter_of(file)
+    raise ValueError(f'it names no chapter with exercises, and neither does {file!r}, its name; '
+                     'name one with --chapter')
