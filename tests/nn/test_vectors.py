@@ -52,7 +52,7 @@ def value(image, row, col):
     return image[row, col] if inside else image.new_zeros(())
 
 def lifted(v, weight, group, padding):
-    "y[o, h](x) = Σ over arrows i and offsets of ⟨vᵢ, the turned arrow of the filter⟩."
+    "y = Σ over arrows i and offsets of ⟨vᵢ, the turned arrow of the filter⟩."
     k, (rows, cols) = weight.shape[-1], v.shape[-2:]
     out = v.new_zeros(len(weight), len(group), rows + 2*padding - k + 1, cols + 2*padding - k + 1)
     for o, (h, m) in itertools.product(range(len(weight)), enumerate(group.matrices.tolist())):
@@ -60,11 +60,12 @@ def lifted(v, weight, group, padding):
             w = turned_field(weight[o, 2*i:2*i + 2], m)
             for r, c, a, b in itertools.product(*map(range, out.shape[-2:]), range(k), range(k)):
                 for d in range(2):
-                    out[o, h, r, c] += w[d, a, b]*value(v[2*i + d], r + a - padding, c + b - padding)
+                    number = value(v[2*i + d], r + a - padding, c + b - padding)
+                    out[o, h, r, c] += w[d, a, b]*number
     return out
 
 def projected(f, weight, group, padding):
-    "v[o](x) = Σ over channels, poses and offsets of the turned arrow of the filter."
+    "v = Σ over channels, poses and offsets of the turned arrows of the filter."
     k, (rows, cols) = weight.shape[-1], f.shape[-2:]
     out = f.new_zeros(len(weight), rows + 2*padding - k + 1, cols + 2*padding - k + 1)
     for o, i in itertools.product(range(len(weight)//2), range(len(f))):
@@ -154,7 +155,8 @@ def test_off_the_grid_each_layer_is_as_good_as_its_twin(name):
         n, m = len(group), group.matrices
         if cls.lifts: bank, plain = (b.view(4, n, 2, 2, 5, 5) for b in (bank, plain))
         else:
-            bank, plain = (b.view(2, 2, 4, n, 5, 5).permute(2, 3, 0, 1, 4, 5) for b in (bank, plain))
+            bank, plain = (b.view(2, 2, 4, n, 5, 5).permute(2, 3, 0, 1, 4, 5)
+                           for b in (bank, plain))
         for h in group.elements:
             for d in range(2):
                 want = m[h, d, 0]*plain[:, h, :, 0] + m[h, d, 1]*plain[:, h, :, 1]
@@ -307,7 +309,8 @@ def test_arrows_that_are_read_as_scalars():
     assert "VectorLiftingConv2d(2, 4, 3, 'p4', padding=1)" in str(report)
     cured = two_scalars('p4', VectorLiftingConv2d)
     assert_equivariant(cured, v, 'p4', input_kind='vector')
-    assert layer_report(cured, v, 'p4', layout='vector', kind='image').first_broken is None
+    told = dict(input_kind='vector', kind='image')
+    assert layer_report(cured, v, 'p4', **told).first_broken is None
     with pytest.raises(AssertionError, match="It is with input_kind='vector'"):
         assert_equivariant(cured, v, 'p4')
 
