@@ -10,7 +10,7 @@ __all__ = ['GROUPS', 'Point', 'Affine', 'check_axioms', 'Group', 'C', 'D', 'get_
 # %% ../nbs/1_foundations/01_groups.ipynb #00000003
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import torch
@@ -289,6 +289,9 @@ def subgroup_elements(
                              f'its element {int(distances.min(1).values.argmax())} '
                              'is none of the whole')
         return tuple(distances.argmin(1).tolist())
+    if not isinstance(which, Iterable):
+        raise ValueError('a subgroup is a group, its name or some elements, '
+                         f'got {which!r}')
     members = tuple(sorted({int(h) for h in which}))
     closure = generate(group, *members)
     if closure == members: return members

@@ -23,8 +23,8 @@ def turned_back(
     group:Group,
     h:int,       # how the picture was moved
     y:Tensor,    # what a network said
-    # 'invariant', 'image', 'feature map', 'vector on H', 'vector' (arrows); if None read
-    # from the axes: `(b)`, `(b, c)` are invariant, `(b, c, h, w)` an image, five a map
+    # 'invariant', 'image', 'feature map', 'vector on H', 'vector' (arrows); if None
+    # read from the axes: `(b)`, `(b, c)` are invariant, four an image, five a map
     kind:str|None=None,
 )->Tensor:
     """An output on a moved picture, moved back; an invariant has nothing to move.
@@ -38,8 +38,7 @@ def turned_back(
         what a network said
     kind : str | None, default None
         'invariant', 'image', 'feature map', 'vector on H', 'vector' (arrows); if None
-        read from the axes: `(b)`, `(b, c)` are invariant, `(b, c, h, w)` an image, five
-        a map
+        read from the axes: `(b)`, `(b, c)` are invariant, four an image, five a map
     """
     shape = tuple(y.shape)
     if kind is None and y.ndim not in (1, 2, 4, 5):

@@ -128,6 +128,8 @@ def other_layers():
             partial(layers.GroupAdaptivePool2d, 2, reduce), on_group(4))
         pool = partial(layers.SpatialPool2d, 3, 'p4', 2, 1, reduce)
         yield f'SpatialPool2d {reduce}', (pool, on_group(4))
+    yield 'GroupPool over mirrors', (
+        partial(layers.GroupPool, 'max', 'p4m', (0, 4)), on_group(8))
     for mode in 'nearest', 'bilinear':
         yield f'GroupUpsample2d {mode}', (partial(layers.GroupUpsample2d, 3, mode), on_group(4))
     conv = dict(stride=2, padding=2, dilation=2, bias=False)

@@ -26,6 +26,7 @@ from .layers import (
     SpatialPool2d,
 )
 from .self_attention import GroupSelfAttention2d, LiftingSelfAttention2d
+from .vectors import VectorLiftingConv2d, VectorProjectionConv2d
 
 __all__ = ['AffineSelfConv2d', 'AttentiveGroupConv2d', 'AttentiveLiftingConv2d',
            'ChannelAttention', 'E4Conv2d', 'GroupAdaptivePool2d', 'GroupAffineSelfConv2d',
@@ -33,4 +34,5 @@ __all__ = ['AffineSelfConv2d', 'AttentiveGroupConv2d', 'AttentiveLiftingConv2d',
            'GroupPool', 'GroupSelfAttention2d', 'GroupSimpleAffineSelfConv2d', 'GroupUpsample2d',
            'LiftingAffineSelfConv2d', 'LiftingConv2d', 'LiftingSelfAttention2d',
            'ProjectionConv2d', 'SelfAttention2d', 'SimpleAffineSelfConv2d', 'SpatialAttention',
-           'SpatialPool2d', 'SqueezeExcitation', 'StandAloneSelfAttention2d']
+           'SpatialPool2d', 'SqueezeExcitation', 'StandAloneSelfAttention2d',
+           'VectorLiftingConv2d', 'VectorProjectionConv2d']

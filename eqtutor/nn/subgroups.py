@@ -9,11 +9,7 @@ from torch import Tensor, nn
 
 from ..actions import reversed_axes
 from ..groups import Group, Subgroup, get_group
-from .convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
-from .vectors import VectorLiftingConv2d, VectorProjectionConv2d
-
-RESTRICTABLE = (LiftingConv2d, GroupConv2d, ProjectionConv2d, VectorLiftingConv2d,
-                VectorProjectionConv2d)
+from .convolution import EquivariantConv2d
 
 
 def restrict_map(
@@ -70,9 +66,10 @@ def restrict(
     >>> restrict(GroupConv2d(3, 4, 3, 'p4m'), 'p4')
     GroupConv2d(6, 8, kernel_size=3, group=C4, stride=1, padding=0, dilation=1, bias=True)
     """
-    if type(layer) not in RESTRICTABLE:
-        names = ', '.join(cls.__name__ for cls in RESTRICTABLE)
-        raise ValueError(f'restrict takes {names}, got {type(layer).__name__}')
+    if getattr(type(layer), 'forward', None) is not EquivariantConv2d.forward:
+        raise ValueError('restrict takes one convolution with a bank of filters (LiftingConv2d, '
+                         'GroupConv2d, ProjectionConv2d and those of arrows), '
+                         f'got {type(layer).__name__}')
     part:Subgroup = layer.group.subgroup(subgroup)
     if not part.is_grid:
         raise ValueError(f'{part.name} turns filters between pixels, where to turn twice is not '

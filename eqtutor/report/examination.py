@@ -95,12 +95,13 @@ class Examination:
                     # an output without a name blames what rearranged it
                     self.blamed.setdefault(layout.number, math.nan)
                     layout = next(self.candidates(y))
-                if call is self.still[-1] and self.asked: layout = self.as_asked(i, k, layout)
+                if call is self.still[-1] and self.asked:
+                    layout = self.as_asked(self.asked, i, k, layout)
                 self.learn((i, k), layout, y)
 
-    def as_asked(self, i:int, k:int, layout:Any)->Layout:
+    def as_asked(self, asked:Layout, i:int, k:int, layout:Any)->Layout:
         "The layout that an output of the network ought to have; to blame where it has another."
-        asked, y = self.asked, self.still[i].outputs[k]
+        y = self.still[i].outputs[k]
         if not asked.suits(y.shape, self.group):
             raise ValueError(f'the output should be of kind {str(asked)!r}, got shape '
                              f'{tuple(y.shape)}')

@@ -79,6 +79,7 @@ def layer_report(
     layout:str|None=None,
     margin:float|None=None,
     kind:str|None=None,
+    input_kind:str|None=None,
 )->LayerReport:
     """The error after each layer of a network, and every layer at fault, with a remedy.
 
@@ -100,9 +101,11 @@ def layer_report(
     kind : str | None, default None
         of the output, in the words of `layout`: a network that gives another is at fault; as it
         behaves if None
+    input_kind : str | None, default None
+        `layout`, by the name that it has in `equivariance_error`
     """
     group, inputs = get_group(group), input_tensors(x)
-    layouts = input_layouts(x, group, layout)
+    layouts = input_layouts(x, group, layout or input_kind)
     if kind is not None and kind not in LAYOUTS:
         raise ValueError(f'kind must be one of {", ".join(LAYOUTS)}, got {kind!r}')
     exact = [h for h in group.elements if keeps_grid(group, h)]

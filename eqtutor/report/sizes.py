@@ -45,7 +45,9 @@ class SizeTrial:
         group:Group,
         channels:int|None, # of the picture; those of the first layer if None
         double:bool,       # in float64?
+        input_kind:str|None=None, # 'vector' where its channels are arrows
     ):
+        self.input_kind = input_kind
         self.original, self.net = net, copy.deepcopy(net).eval()
         if double: self.net.double()
         self.is_plain = not any(map(is_on_group, self.net.modules()))
@@ -118,7 +120,7 @@ class SizeTrial:
         self.numbers[n] = sum(t.numel()//len(x) for t in y)
         moved:dict[int, list[Tensor]] = {}
         for h in self.moves:     # one at a time: the first failure decides
-            z = self.run(n, act(self.group, h, x))
+            z = self.run(n, act(self.group, h, x, self.input_kind))
             if z is None or len(z) != len(y): return False
             moved[h] = z
             verdicts = [self.moves_along(t, {q: m[k] for q, m in moved.items()})
@@ -180,6 +182,7 @@ def exact_sizes(
     near:int=224,
     channels:int|None=None,
     count:int=5,
+    input_kind:str|None=None,
 )->list[int]:
     """Sides of square pictures on which the network is exact: the nearest, measured.
 
@@ -200,11 +203,13 @@ def exact_sizes(
         of the picture; those of the first layer if None
     count : int, default 5
         how many to name
+    input_kind : str | None, default None
+        'vector' where the input's channels are arrows, two each
     """
     group, like = get_group(group), next(net.parameters(), torch.zeros(()))
     doubles = {like.device.type != 'mps', like.dtype == torch.float64}
     for double in sorted(doubles, reverse=True):
-        trial = SizeTrial(net, group, channels, double)
+        trial = SizeTrial(net, group, channels, double, input_kind)
         if sizes := nearest_sizes(trial, near, count): return sizes
         if trial.numbers and not trial.watch.narrow: break
     raise ValueError(why_no_size(trial, near))
@@ -262,7 +267,8 @@ def why_no_size(
     try:
         with trial.filters, warnings.catch_warnings():
             warnings.simplefilter('ignore')
-            faults = layer_report(trial.net, trial.pictures(n)[0], trial.group).offenders
+            faults = layer_report(trial.net, trial.pictures(n)[0], trial.group,
+                                  layout=trial.input_kind).offenders
     except Exception: faults = []   # it cannot be followed: another path, say
     faults.sort(key=lambda s: 'over at one end' in s.reason)   # a size may mend those
     lines = [f'\n- {s.name} ({s.where or s.cls}): {s.reason}' for s in faults[:3]]

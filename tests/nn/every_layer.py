@@ -16,6 +16,10 @@ def convolutions():
             cls = getattr(layers, name)
             shape = IMAGE if cls.lifts else on_group(order)
             yield f'{name} {group}', (partial(cls, 4, 3, 3, group, padding='same'), shape)
+        yield f'VectorLiftingConv2d {group}', (
+            partial(layers.VectorLiftingConv2d, 4, 3, 3, group, padding='same'), IMAGE)
+        yield f'VectorProjectionConv2d {group}', (
+            partial(layers.VectorProjectionConv2d, 4, 6, 3, group, padding='same'), on_group(order))
         transposed = partial(layers.GroupConvTranspose2d, 4, 3, 3, group, 2, 1)
         yield f'GroupConvTranspose2d {group}', (transposed, on_group(order))
 

@@ -17,6 +17,9 @@ STARTS = {   # He et al. 2015: half of the inputs that add up; torch's linear ma
     'on G': (partial(layers.GroupConv2d, 24, 64, 3, 'p4'), {'weight': 24*4*9/2, 'bias': 0}),
     'in blocks': (partial(layers.GroupConv2d, 24, 64, 3, 'p4', groups=2), {'weight': 12*4*9/2}),
     'projection': (partial(layers.ProjectionConv2d, 24, 64, 3, 'p4'), {'weight': 24*4*9/2}),
+    'arrows in': (partial(layers.VectorLiftingConv2d, 24, 64, 3, 'p4'),
+                  {'weight': 24*9/2, 'bias': 0}),
+    'arrows out': (partial(layers.VectorProjectionConv2d, 24, 64, 3, 'p4'), {'weight': 24*4*9/2}),
     # a stride of 2 writes a quarter of the windows at a place
     'transposed': (partial(layers.GroupConvTranspose2d, 24, 64, 4, 'p4', 2, 1),
                    {'weight': 24*4*16/4/2, 'bias': 0}),
