@@ -77,6 +77,12 @@ def check_divides(
         raise ValueError(f'expected {name} to be divisible by {part}, got {name}={n} '
                          f'and {part}={by}; {part} may be one of {divisors}')
 
+def shown_group(
+    group:Group,
+)->str:
+    "The name, as a layer shows it; with a warning for a group that pixels bear only nearly."
+    return group.name if group.is_grid else f'{group.name} (approximate: turns between pixels)'
+
 def check_grid(
     group:Group,
     why:str,     # what a group off the grid would do to windows, for the message

@@ -31,6 +31,7 @@ from ..core import (
     check_positive,
     one_of,
     refuse_transforms,
+    shown_group,
 )
 from ..groups import Group, get_group
 from ..kernels.self_attention import (
@@ -539,7 +540,7 @@ class EquivariantSelfAttention2d(IndexTables):
         return total + self.encoder.table_macs(plan.reach)
 
     def extra_repr(self)->str:
-        return (f'{self.in_channels}, {self.out_channels}, group={self.group.name}, '
+        return (f'{self.in_channels}, {self.out_channels}, group={shown_group(self.group)}, '
                 f'window={self.window}, heads={self.heads}, encoding={self.encoding}, '
                 f'crop={self.crop}')
 
