@@ -151,6 +151,19 @@ def check_input(
         if x.ndim == 4: hint = ' This looks like an image: begin with LiftingConv2d.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
 
+def check_ignored(
+    ignored:Tensor|None, # the mask of an attention layer: True for places that say nothing
+    x:Tensor,            # its input, `(b, …, h, w)`
+)->None:
+    "Raise a `ValueError` that says what a mask looks like, unless this is one, or None."
+    if ignored is None: return
+    want = x.shape[0], *x.shape[-2:]
+    if isinstance(ignored, Tensor) and ignored.dtype == torch.bool and ignored.shape == want:
+        return
+    got = f'{ignored.dtype} {tuple(ignored.shape)}' if isinstance(ignored, Tensor) else ignored
+    raise ValueError(f'ignored: expected a mask of the places, torch.bool {tuple(want)}, True '
+                     f'where a place is to be left out, got {got}')
+
 def once_differentiable(
     backward:Callable, # of a `torch.autograd.Function`
 )->Callable:

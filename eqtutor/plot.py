@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .actions import act, disc
+from .actions import act
 from .core import filter_matrices
 from .groups import Group, generate, get_group
 from .names import needs
