@@ -77,6 +77,12 @@ def check_divides(
         raise ValueError(f'expected {name} to be divisible by {part}, got {name}={n} '
                          f'and {part}={by}; {part} may be one of {divisors}')
 
+def shown_group(
+    group:Group,
+)->str:
+    "The name, as a layer shows it; with a warning for a group that pixels bear only nearly."
+    return group.name if group.is_grid else f'{group.name} (approximate: turns between pixels)'
+
 def check_grid(
     group:Group,
     why:str,     # what a group off the grid would do to windows, for the message
@@ -177,6 +183,19 @@ def check_input(
             lifting = LIFTS.get(name, 'LiftingConv2d')
             hint = f' This looks like an image: begin with {lifting}.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
+
+def check_ignored(
+    ignored:Tensor|None, # the mask of an attention layer: True for places that say nothing
+    x:Tensor,            # its input, `(b, …, h, w)`
+)->None:
+    "Raise a `ValueError` that says what a mask looks like, unless this is one, or None."
+    if ignored is None: return
+    want = x.shape[0], *x.shape[-2:]
+    if isinstance(ignored, Tensor) and ignored.dtype == torch.bool and ignored.shape == want:
+        return
+    got = f'{ignored.dtype} {tuple(ignored.shape)}' if isinstance(ignored, Tensor) else ignored
+    raise ValueError(f'ignored: expected a mask of the places, torch.bool {tuple(want)}, True '
+                     f'where a place is to be left out, got {got}')
 
 def once_differentiable(
     backward:Callable, # of a `torch.autograd.Function`

@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .actions import act, disc
+from .actions import act
+from .core import filter_matrices
 from .groups import Group, generate, get_group
 from .names import needs
 
@@ -273,7 +274,7 @@ def moved_kernels(
     kernel:Tensor,    # for images `(k, k)`, for feature maps on G `(|H|, k, k)`
     group:Group|str,
 )->Tensor:            # `(|H|, k, k)`, or `(|H|, |H|, k, k)`
-    """The kernel in all poses, 𝓛_h W; cut to a disc for groups off the grid.
+    """The kernel in all poses, 𝓛_h W; off the grid as far as it turns (ch. 05).
 
     Parameters
     ----------
@@ -292,8 +293,13 @@ def moved_kernels(
     if rows != cols:
         shape = tuple(kernel.shape)
         raise ValueError(f'a kernel that is turned must be square, got shape {shape}')
-    if not group.is_grid: kernel = kernel*disc(rows, cols, margin=.5)
-    return torch.cat([act(group, h, kernel[None, None])[0] for h in group.elements])
+    if group.is_grid:
+        return torch.cat([act(group, h, kernel[None, None])[0] for h in group.elements])
+    plain = kernel.ndim == 2
+    slices = kernel.expand(len(group), -1, -1) if plain else kernel[group.relative]
+    turns = filter_matrices(group, rows).to(kernel)
+    moved = [w.flatten(-2) @ turn.T for w, turn in zip(slices, turns)]
+    return torch.stack(moved).view(slices.shape)
 
 # %% ../nbs/5_workshop/54_plot.ipynb #0000002e
 def plot_kernels(

@@ -122,6 +122,10 @@ def other_layers():
     "Layers that no list of examples has, and arguments that are not the usual ones."
     yield 'GroupBatchNorm2d', (partial(layers.GroupBatchNorm2d, 4), on_group(4))
     yield 'GroupLayerNorm2d', (partial(layers.GroupLayerNorm2d, 4), on_group(4))
+    yield 'GroupGroupNorm2d', (partial(layers.GroupGroupNorm2d, 2, 4), on_group(4))
+    yield 'GroupInstanceNorm2d', (
+        partial(layers.GroupInstanceNorm2d, 4, affine=True), on_group(4))
+    yield 'BlurPool2d', (partial(layers.BlurPool2d, 3, 'p4'), on_group(4))
     for reduce in 'max', 'mean':
         yield f'GroupPool {reduce}', (partial(layers.GroupPool, reduce), on_group(4))
         yield f'GroupAdaptivePool2d {reduce}', (
@@ -137,6 +141,8 @@ def other_layers():
         cls = getattr(layers, name)
         shape = (2, 4, 9, 13) if cls.lifts else (2, 4, 8, 9, 13)
         yield f'{name} stride', (partial(cls, 4, 4, 3, 'p4m', **conv), shape)
+    yield 'GroupConv2d circular', (
+        partial(layers.GroupConv2d, 4, 3, 3, 'p4', padding=2, padding_mode='circular'), on_group(4))
     yield 'GroupConv2d groups', (partial(layers.GroupConv2d, 4, 6, 3, 'p4', groups=2), on_group(4))
     for attend in 'full', 'input':
         for name in 'AttentiveLiftingConv2d', 'AttentiveGroupConv2d':

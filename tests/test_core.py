@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from eqtutor.actions import act, disc
+from eqtutor.actions import act, keeps_grid
 from eqtutor.core import (
     autocast_as,
     autocast_dtype,
@@ -16,6 +16,7 @@ from eqtutor.core import (
     filter_matrices,
     once_differentiable,
     one_of,
+    ring_filters,
     same_padding,
     square_sizes,
 )
@@ -88,11 +89,29 @@ def test_a_moved_filter_is_one_gather(group):
         moved = w.flatten()[filter_index(group, 5)[h]]
         assert torch.equal(moved.view(5, 5), act(group, h, w)[0, 0])
 
-def test_on_the_grid_the_matrix_of_a_moved_filter_permutes_the_entries_of_its_disc():
-    inside = torch.eye(25).double()*disc(5, 5, margin=.5).flatten()
-    for h in C(4).elements:
-        index = filter_index(C(4), 5)[h]
-        assert torch.equal(filter_matrices(C(4), 5)[h], inside[index])
+@pytest.mark.parametrize('group', [C(3), C(8), C(16), D(3), D(8)], ids=lambda H: H.name)
+@pytest.mark.parametrize('kernel_size, harmonics', [(1, 1), (3, 6), (5, 13), (7, 22)])
+def test_off_the_grid_filters_turn_as_the_group_does(group, kernel_size, harmonics):
+    moves = filter_matrices(group, kernel_size)
+    products = torch.einsum('apr,brq->abpq', moves, moves)
+    torch.testing.assert_close(products, moves[group.mul], rtol=0, atol=1e-10)
+    assert torch.linalg.matrix_rank(moves[0], atol=1e-6) == harmonics
+    w = torch.randn(kernel_size**2).double()
+    kept = (moves[0] @ w).view(1, 1, kernel_size, kernel_size)
+    for h in group.elements:       # those that keep the grid move pixels
+        if not keeps_grid(group, h): continue
+        moved = act(group, h, kept).flatten()
+        torch.testing.assert_close(moves[h] @ w, moved, rtol=0, atol=1e-10)
+
+def test_a_ring_s_filter_answers_smooth_pictures_as_the_ring_does():
+    "The mean of a plane wave over a circle is a Bessel function."
+    side = torch.arange(-2., 3).double()
+    for matrix in C(8).matrices[:2]:
+        basis = ring_filters(5, matrix)/64
+        mean = basis[:, 6]       # of radius 2: behind the centre and the five of radius 1
+        wave = torch.cos(.5*side).expand(5, 5)
+        assert abs(mean @ wave.flatten() - torch.special.bessel_j0(torch.tensor(1.))) < .01
+    assert basis.shape == (25, 13)
 
 def test_a_bias_is_repeated_once_a_pose_in_a_compiled_graph_too():
     "Up to version 2.8 PyTorch's compiler refuses a bias that is a view."

@@ -13,6 +13,7 @@ from eqtutor.equivariance import (
     unchanged,
 )
 from eqtutor.groups import D
+from eqtutor.nn import LiftingConv2d
 from eqtutor.report import layer_report
 from eqtutor.trace import up_to
 
@@ -227,3 +228,31 @@ def test_a_layer_that_does_not_exist_or_does_not_run_is_an_error():
     with pytest.raises(RuntimeError, match="did not run its layer 'unused'"):
         up_to(skipping, 'unused')(X)
     assert not skipping.unused._forward_hooks
+
+
+# --- between the pixels
+
+def smooth():
+    line = torch.linspace(-1, 1, 33, dtype=torch.float64)
+    return torch.exp(-8*((line - .1)**2 + (line[:, None] + .2)**2))[None, None]
+
+
+def test_a_turn_between_pixels_is_excused_and_a_fault_on_the_grid_is_not():
+    torch.manual_seed(0)
+    lift = LiftingConv2d(1, 2, 3, 'C8', padding=1, dtype=torch.float64)
+    with pytest.raises(AssertionError, match='at element 1 .*between its pixels.*smooth picture'):
+        assert_equivariant(lift, torch.randn(1, 1, 33, 33).double(), 'C8')
+    assert_equivariant(lift, smooth(), 'C8', tol=.02, margin=8)
+    class Wrong(LiftingConv2d):
+        def filters(self): return super().filters().flip(0)
+    wrong = Wrong(1, 2, 3, 'C8', padding=1, dtype=torch.float64)
+    with pytest.raises(AssertionError, match='at element 2') as error:   # 90°, before 45°
+        assert_equivariant(wrong, smooth(), 'C8', tol=.02, margin=8)
+    assert 'smooth' not in str(error.value)
+
+
+def test_the_report_of_a_group_off_the_grid_says_what_pixels_allow():
+    lift, x = LiftingConv2d(1, 2, 3, 'C8', padding=1), torch.randn(1, 1, 17, 17)
+    assert 'the errors there blame nobody' in str(layer_report(lift, x, 'C8'))
+    assert 'blame' not in str(layer_report(lift, x, 'C8', margin=4., tol=2.))
+    assert 'blame' not in str(layer_report(LiftingConv2d(1, 2, 3, 'p4'), x, 'p4'))

@@ -46,7 +46,7 @@ def test_every_network_and_every_layer_is_pinned():
     assert list(pin.pinned()) == list(pin.ALL) and pin.NETWORKS.keys() >= MODELS.keys()
     assert {name.split()[0] for name in pin.LAYERS} == set(layers.__all__)
     assert pin.ALL.keys() > pin.SLOW
-    assert pin.FILE.stat().st_size < 20_000
+    assert pin.FILE.stat().st_size < 22_000
 
 
 def test_no_random_generator_decides():

@@ -21,14 +21,22 @@ from ..core import (
     IndexTables,
     check_divides,
     check_grid,
+    check_ignored,
     check_input,
     check_odd,
     check_positive,
     filter_index,
     one_of,
+    square_sizes,
 )
 from ..groups import Group, get_group
-from ..kernels.windows import window_mask, window_scores, window_sum
+from ..kernels.windows import (
+    may_be_heard,
+    softmax_over,
+    window_mask,
+    window_scores,
+    window_sum,
+)
 from .convolution import GroupConv2d
 
 # %% ../../nbs/3_papers/22_affine.ipynb #0000000c
@@ -225,6 +233,10 @@ class AffineLayer(nn.Module):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     simple = False    # do query, key and value share one map (Eqs 7 and 14)?
     images = False    # do input and output lack the group axis?
@@ -242,8 +254,11 @@ class AffineLayer(nn.Module):
         boundary:str='mask',
         # ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
         init:str='published',
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__()
+        kernel_size, = square_sizes(kernel_size=kernel_size)
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
         check_odd(kernel_size=kernel_size)
         check_divides('heads', heads, out_channels=out_channels)
@@ -255,6 +270,7 @@ class AffineLayer(nn.Module):
         self.boundary = one_of(boundary, 'mask', 'zero')
         self.init = one_of(init, 'published', 'conditioned')
         self.make_parts()
+        self.to(device, dtype)
 
     def make_parts(self)->None:
         "The linear maps and the affine maps, by name as in `state_dict`."
@@ -300,16 +316,24 @@ class AffineLayer(nn.Module):
     def value_map(self)->'AffineMap|GroupAffineMap':
         return self.affine if self.simple else self.affine_value
 
-    def softmax(self, scores:Tensor)->Tensor:
+    def softmax(self, scores:Tensor, ignored:Tensor|None=None)->Tensor:
         "Attention weights from scores `(b, heads, k², h, w)`."
+        if ignored is not None:
+            beyond = self.boundary == 'zero'
+            heard = may_be_heard(ignored, self.kernel_size, beyond)
+            return softmax_over(scores, heard[:, None])
         if self.boundary == 'zero': return scores.softmax(2)
         height, width = scores.shape[-2:]
         inside = window_mask(self.kernel_size, height, width, device=scores.device)
         return scores.masked_fill(~inside, -torch.inf).softmax(2)
 
-    def forward(self, f:Tensor)->Tensor:
+    def forward(self,
+        f:Tensor,                  # image or feature map on G
+        ignored:Tensor|None=None,  # bool `(b, h, w)`: places to which nobody listens
+    )->Tensor:
+        check_ignored(ignored, f)
         query, key, value = self.terms(f)
-        weights = self.softmax(self.key_map.scores(query, key))
+        weights = self.softmax(self.key_map.scores(query, key), ignored)
         mixed = self.value_map.mix(weights, value)
         y = map_pixels(self.out, self.value_map.join(mixed))
         return y[:, :, None] if self.images and f.ndim == 5 else y
@@ -402,6 +426,10 @@ class SimpleAffineSelfConv2d(AffineLayer):
         or 'zero'
     init : str, default 'published'
         or 'conditioned'
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -434,9 +462,11 @@ class SimpleAffineSelfConv2d(AffineLayer):
         scale:str='head',        # or 'root', 'channels'
         boundary:str='mask',     # or 'zero'
         init:str='published',    # or 'conditioned'
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(in_channels, out_channels, kernel_size, 'Z2', heads, scale,
-                         boundary, init)
+                         boundary, init, device, dtype)
 
 class AffineSelfConv2d(AffineLayer):
     """General form, image `(b, in, h, w)` to image `(b, out, h, w)` (P2, Eqs 8–11).
@@ -461,6 +491,10 @@ class AffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -487,9 +521,10 @@ class AffineSelfConv2d(AffineLayer):
 
     def __init__(self, in_channels:int, out_channels:int, kernel_size:int=5,
                  heads:int=8, scale:str='head', boundary:str='mask',
-                 init:str='published'):
+                 init:str='published', device:torch.device|str|None=None,
+                 dtype:torch.dtype|None=None):
         super().__init__(in_channels, out_channels, kernel_size, 'Z2', heads, scale,
-                         boundary, init)
+                         boundary, init, device, dtype)
 
 # %% ../../nbs/3_papers/22_affine.ipynb #0000002d
 class GroupSimpleAffineSelfConv2d(AffineLayer):
@@ -517,6 +552,10 @@ class GroupSimpleAffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -567,6 +606,10 @@ class GroupAffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -616,6 +659,10 @@ class LiftingAffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----

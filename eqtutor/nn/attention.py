@@ -25,9 +25,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core import check_divides, check_input, check_odd, check_positive, one_of
+from ..core import (
+    check_divides,
+    check_ignored,
+    check_input,
+    check_odd,
+    check_positive,
+    one_of,
+    square_sizes,
+)
 from ..groups import Group, get_group
-from ..kernels.windows import window_mask, window_scores, window_sum
+from ..kernels.windows import (
+    may_be_heard,
+    softmax_over,
+    window_mask,
+    window_scores,
+    window_sum,
+)
 from .convolution import GroupConv2d
 
 # axes: b images, c channels, d channels of a head, h rows, w columns
@@ -173,6 +187,7 @@ class Attention2d(nn.Module):
         out_bias:bool,    # of the output map
     ):
         super().__init__()
+        window, = square_sizes(window=window)
         if window is not None: check_odd(window=window)
         self.maps = QueryKeyValue(in_channels, out_channels, heads, scale, bias)
         self.out = nn.Conv2d(out_channels, out_channels, 1, bias=out_bias)
@@ -182,33 +197,51 @@ class Attention2d(nn.Module):
         self.absolute:nn.Parameter|None = None   # encodings of the pixels, `(c, h, w)`
         self.relative:Any = None                 # of the offsets: queries to scores
 
-    def weights(self, q:Tensor, content:Tensor)->Tensor:
+    def weights(self, q:Tensor, content:Tensor, ignored:Tensor|None=None)->Tensor:
         "Softmax over the sources of the scores q·k, which are given, plus q·ρ."
         s = content if self.relative is None else content + self.relative(q)
+        if ignored is not None:
+            if self.window is None: heard = ~ignored.flatten(1)[:, None, :, None, None]
+            else:
+                beyond = self.boundary == 'zero'
+                heard = may_be_heard(ignored, self.window, beyond)[:, None]
+            return softmax_over(s, heard)
         if self.window is None or self.boundary == 'zero': return s.softmax(2)
         inside = window_mask(self.window, q.shape[-2], q.shape[-1], device=q.device)
         return s.masked_fill(~inside, -torch.inf).softmax(2)
 
-    def attention(self, x:Tensor)->Tensor:
+    def attention(self, x:Tensor, ignored:Tensor|None=None)->Tensor:
         "Attention weights `(b, heads, sources, h, w)`: for each target they sum to 1."
+        check_ignored(ignored, x)
         q, k, _ = self.maps(*self._image_and_places(x))
-        if self.window: return self.weights(q, window_scores(q, k, self.window))
+        if self.window:
+            return self.weights(q, window_scores(q, k, self.window), ignored)
         pairs = k.flatten(-2).mT @ q.flatten(-2)
-        return self.weights(q, pairs.unflatten(-1, q.shape[-2:]))
+        return self.weights(q, pairs.unflatten(-1, q.shape[-2:]), ignored)
 
-    def forward(self, x:Tensor)->Tensor:
+    def forward(self,
+        x:Tensor,                  # image `(b, c, h, w)`
+        ignored:Tensor|None=None,  # bool `(b, h, w)`: places to which nobody listens
+    )->Tensor:
+        check_ignored(ignored, x)
         q, k, v = self.maps(*self._image_and_places(x))
         if self.window is None:
-            y = self._everywhere(q, k, v)
+            y = self._everywhere(q, k, v, ignored)
         else:
-            weights = self.weights(q, window_scores(q, k, self.window))
+            weights = self.weights(q, window_scores(q, k, self.window), ignored)
             y = window_sum(weights, v, self.window)
         y = self.out(y.flatten(1, 2))
         return y[:, :, None] if x.ndim == 5 else y
 
-    def _everywhere(self, q:Tensor, k:Tensor, v:Tensor)->Tensor:
+    def _everywhere(self, q:Tensor, k:Tensor, v:Tensor, ignored:Tensor|None)->Tensor:
         "Every pixel a token, through torch's fused kernel; `(b, heads, h·w, d)` each."
         bias = None if self.relative is None else self.relative(q).flatten(-2).mT
+        if ignored is not None:
+            gone = ignored.flatten(1)[:, None, None]                # of each source
+            alone = gone.all(-1, keepdim=True)                      # nobody is left:
+            v = v.masked_fill(alone[..., None], 0.)                 # a mean of zeros
+            silence = q.new_zeros(()).where(~gone | alone, -torch.inf)
+            bias = silence if bias is None else bias + silence
         qs, ks, vs = (t.flatten(-2).mT for t in (q, k, v))
         y = F.scaled_dot_product_attention(qs, ks, vs, attn_mask=bias, scale=1.)
         return y.mT.unflatten(-1, q.shape[-2:])
@@ -273,6 +306,10 @@ class SelfAttention2d(Attention2d):
         of the query, key and value maps
     out_bias : bool, default True
         of the output map
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -314,16 +351,19 @@ class SelfAttention2d(Attention2d):
         scale:str='root',         # of the scores: 'root' 1/√d, 'head' 1/d, 'channels'
         bias:bool=True,           # of the query, key and value maps
         out_bias:bool=True,       # of the output map
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(
             in_channels, out_channels, window, heads, boundary, scale, bias, out_bias)
         self.encoding = one_of(encoding, 'none', 'absolute', 'relative')
         if encoding == 'absolute':
             self.absolute = nn.Parameter(torch.randn(in_channels, *self._checked(size)))
-        if encoding == 'relative' and window:
-            self.relative = WindowEncoding(heads, self.maps.width, window)
+        if encoding == 'relative' and self.window:
+            self.relative = WindowEncoding(heads, self.maps.width, self.window)
         elif encoding == 'relative':
             self.relative = ImageEncoding(heads, self.maps.width, self._checked(size))
+        self.to(device, dtype)
 
     def _checked(self, size:tuple[int, int]|None)->tuple[int, int]:
         if not isinstance(size, (tuple, list)) or len(size) != 2:
@@ -399,6 +439,10 @@ class StandAloneSelfAttention2d(Attention2d):
         of the query, key and value maps
     out_bias : bool, default False
         of the output map
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -431,11 +475,15 @@ class StandAloneSelfAttention2d(Attention2d):
         scale:str='head',      # of the scores: 'root', 'head' or 'channels'
         bias:bool=True,        # of the query, key and value maps
         out_bias:bool=False,   # of the output map
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
+        kernel_size, = square_sizes(kernel_size=kernel_size)
         check_odd(kernel_size=kernel_size)
         super().__init__(in_channels, out_channels, kernel_size, heads, boundary, scale,
                          bias, out_bias)
         self.relative = RowsAndColumns(heads, self.maps.width, kernel_size)
+        self.to(device, dtype)
 
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, kernel_size={self.window}, '
@@ -520,6 +568,10 @@ class SqueezeExcitation(FeatureGate):
         a `Group` or its name
     reduction : int, default 16
         of channels in the hidden layer, which has one at least
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -551,12 +603,15 @@ class SqueezeExcitation(FeatureGate):
         channels:int,
         group:Group|str='Z2',
         reduction:int=16,      # of channels in the hidden layer, which has one at least
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(channels, group)
         check_positive(reduction=reduction)
         hidden = max(channels//reduction, 1)
         self.squeeze = nn.Linear(channels, hidden)
         self.excite = nn.Linear(hidden, channels)
+        self.to(device, dtype)
 
     def scores(self, f:Tensor)->Tensor:
         scores = self.excite(F.relu(self.squeeze(f.mean((2, 3, 4)))))
@@ -580,6 +635,10 @@ class ChannelAttention(FeatureGate):
         of channels in the hidden layer, which has one at least
     bias : bool, default False
         add a learned number to each output channel
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -612,12 +671,15 @@ class ChannelAttention(FeatureGate):
         group:Group|str='Z2',
         reduction:int=16,      # of channels in the hidden layer, which has one at least
         bias:bool=False,
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(channels, group)
         check_positive(reduction=reduction)
         hidden = max(channels//reduction, 1)
         self.squeeze = GroupConv2d(channels, hidden, 1, group, bias=bias)
         self.excite = GroupConv2d(hidden, channels, 1, group, bias=bias)
+        self.to(device, dtype)
 
     def scores(self, f:Tensor)->Tensor:
         mean, top = f.mean((-2, -1), keepdim=True), f.amax((-2, -1), keepdim=True)
@@ -640,6 +702,10 @@ class SpatialAttention(FeatureGate):
         odd
     bias : bool, default False
         add a learned number to each output channel
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -669,9 +735,12 @@ class SpatialAttention(FeatureGate):
         group:Group|str='Z2',
         kernel_size:int=7,     # odd
         bias:bool=False,
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(channels, group)
         self.look = GroupConv2d(2, 1, kernel_size, group, padding='same', bias=bias)
+        self.to(device, dtype)
 
     def scores(self, f:Tensor)->Tensor:
         return self.look(torch.stack([f.mean(1), f.amax(1)], 1))

@@ -33,6 +33,7 @@ from ..core import (
     one_of,
     pad_sides,
     same_padding,
+    shown_group,
     square_sizes,
 )
 from ..groups import Group, get_group
@@ -156,7 +157,7 @@ class EquivariantConv2d(IndexTables):
     def reset_parameters(self)->None:
         "Start so that the signal keeps its size under ReLU (He et al. 2015)."
         energy:float = self.kernel_size**2
-        if not self.group.is_grid:    # what the disc leaves of a filter
+        if not self.group.is_grid:    # what the rings leave of a filter
             energy = self.originals['turns'].pow(2).sum().item()/len(self.group)
         terms = self.in_channels//self.groups*self.in_poses*energy
         nn.init.normal_(self.weight, std=(2/terms)**.5)
@@ -210,7 +211,7 @@ class EquivariantConv2d(IndexTables):
 
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, '
-                f'kernel_size={self.kernel_size}, group={self.group.name}, '
+                f'kernel_size={self.kernel_size}, group={shown_group(self.group)}, '
                 f'stride={self.stride}, padding={self.padding}, '
                 f'dilation={self.dilation}, bias={self.bias is not None}'
                 + (f', groups={self.groups}' if self.groups > 1 else '')

@@ -13,18 +13,23 @@ __all__ = ['PerElementNorm', 'KernelGenerator', 'E4Conv2d']
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000003
 import torch
+import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from ..core import (
+    PADDING_MODES,
     IndexTables,
     check_divides,
     check_grid,
+    check_ignored,
     check_input,
     check_odd,
     check_positive,
     filter_index,
     one_of,
+    pad_sides,
+    square_sizes,
 )
 from ..groups import Group, get_group
 from ..kernels.windows import window_sum
@@ -206,6 +211,12 @@ class E4Conv2d(nn.Module):
         one per output channel, shared over the group
     kernel_bias : bool, default True
         a fixed kernel that is added to the written one
+    padding_mode : str, default 'zeros'
+        of the values beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate'
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -246,8 +257,15 @@ class E4Conv2d(nn.Module):
         dilation:int=1,        # pixels from tap to tap of a filter
         bias:bool=False,       # one per output channel, shared over the group
         kernel_bias:bool=True, # a fixed kernel that is added to the written one
+        # of the values beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate'
+        padding_mode:str='zeros',
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__()
+        kernel_size, dilation, padding = square_sizes(
+            kernel_size=kernel_size, dilation=dilation, padding=padding)
+        self.padding_mode = one_of(padding_mode, *PADDING_MODES)
         check_positive(out_channels=out_channels, slices=slices, dilation=dilation)
         check_odd(kernel_size=kernel_size)
         check_divides('slices', slices, out_channels=out_channels)
@@ -262,6 +280,8 @@ class E4Conv2d(nn.Module):
         self.encode = _pose_map(in_channels, out_channels, self.group,
                                 concat in ('both', 'value'))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        self.norm = norm
+        self.to(device, dtype)
 
     def kernels(self,
         f:Tensor, # feature map on G, `(b, c, |H|, h, w)`
@@ -280,11 +300,30 @@ class E4Conv2d(nn.Module):
         """
         return self.generate(f)
 
-    def forward(self, f:Tensor)->Tensor:
-        "Each place sums its window with the kernel that is written there."
+    def forward(self,
+        f:Tensor,                  # feature map on G, `(b, c, |H|, h, w)`
+        ignored:Tensor|None=None,  # bool `(b, h, w)`: places that nobody adds up
+    )->Tensor:
+        """Each place sums its window with the kernel that is written there.
+
+        Parameters
+        ----------
+        f : Tensor
+            feature map on G, `(b, c, |H|, h, w)`
+        ignored : Tensor | None, default None
+            bool `(b, h, w)`: places that nobody adds up
+        """
         kernels, values = self.kernels(f), _at_each_pixel(self.encode, f)
+        if ignored is not None:
+            self._check_ignored(ignored, f)
+            values = values.masked_fill(ignored[:, None, None], 0.)
         values = values.unflatten(1, (self.slices, -1))
+        frame = 0 if self.padding_mode == 'zeros' else self.dilation*(self.kernel_size//2)
+        if frame:   # there are values, and no kernels that write
+            kernels = F.pad(kernels, [frame]*4)
+            values = pad_sides(values, frame, self.padding_mode)
         y = window_sum(kernels, values, self.kernel_size, dilation=self.dilation)
+        if frame: y = y[..., frame:-frame, frame:-frame]
         y = y.flatten(1, 2)
         return y if self.bias is None else y + self.bias[:, None, None, None]
 
@@ -309,4 +348,13 @@ class E4Conv2d(nn.Module):
         return (f'{self.in_channels}, {self.out_channels}, '
                 f'kernel_size={self.kernel_size}, group={self.group.name}, '
                 f'slices={self.slices}, concat={self.concat!r}, '
-                f'dilation={self.dilation}')
+                f'dilation={self.dilation}'
+                + ('' if self.padding_mode == 'zeros' else
+                   f', padding_mode={self.padding_mode!r}'))
+
+    def _check_ignored(self, ignored:Tensor, f:Tensor)->None:
+        check_ignored(ignored, f)
+        if self.norm in ('layer', 'none'): return
+        raise ValueError(f'norm={self.norm!r} of the kernel generator takes means over '
+                         'all places, those to ignore among them: a layer with '
+                         "norm='layer' or 'none' can leave places out")

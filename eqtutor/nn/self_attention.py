@@ -14,8 +14,9 @@ __all__ = ['attention_scores', 'moved_offsets', 'PositionalEncoding', 'pose_inde
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #00000003
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 
 import torch
 import torch.nn.functional as F
@@ -25,12 +26,15 @@ from torch import Tensor, nn
 from ..core import (
     IndexTables,
     autocast_as,
+    check_ignored,
     check_input,
     check_not_negative,
     check_odd,
     check_positive,
     one_of,
     refuse_transforms,
+    shown_group,
+    square_sizes,
 )
 from ..groups import Group, get_group
 from ..kernels.self_attention import (
@@ -245,6 +249,10 @@ class EquivariantSelfAttention2d(IndexTables):
     value_dropout : float, default 0.0
     crop : int, default 0
         output pixels to leave out on each side
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     lifts = False   # has the input no poses?
 
@@ -264,8 +272,11 @@ class EquivariantSelfAttention2d(IndexTables):
         attention_dropout:float=0.,    # one mask for all h
         value_dropout:float=0.,
         crop:int=0,                    # output pixels to leave out on each side
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__()
+        window, = square_sizes(window=window)
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
         if head_channels is None: head_channels = max(out_channels//2, 1)
         check_positive(head_channels=head_channels, extent=extent)
@@ -285,6 +296,7 @@ class EquivariantSelfAttention2d(IndexTables):
         self.out = nn.Linear(width, out_channels)
         self.encoder = self.make_encoder(positions, hidden, extent)
         self.make_tables()
+        self.to(device, dtype)
 
     def make_encoder(self,
         positions:str, # as for the layer
@@ -402,7 +414,9 @@ class EquivariantSelfAttention2d(IndexTables):
 
     def forward(self,
         f:Tensor, # image `(b, c, h, w)` for lifting, else `(b, c, |H|, h, w)`
+        ignored:Tensor|None=None,  # bool `(b, h, w)`: places to which nobody listens
     )->Tensor:    # feature map on G, `(b, out_channels, |H|, h, w)`
+        check_ignored(ignored, f)
         group = None if self.lifts else self.group
         check_input(f, self.in_channels, group, type(self).__name__)
         crop, (h, w) = self.crop, f.shape[-2:]
@@ -414,8 +428,10 @@ class EquivariantSelfAttention2d(IndexTables):
         with autocast_as(None, f):
             table, poses = self.offset_vectors(plan.reach), self.pose_vectors()
         f = f[:, :, None] if self.lifts else f
-        some = [f] if plan.images is None else f.split(plan.images)
-        y = torch.cat([self.attend(x, table, poses, plan) for x in some])
+        def some(t:Tensor): return [t] if plan.images is None else t.split(plan.images)
+        masks = repeat(None) if ignored is None else some(ignored)
+        y = torch.cat([self.attend(x, table, poses, plan, mask)
+                       for x, mask in zip(some(f), masks)])
         if y.shape[2] == len(self.group): return y
         return y.repeat(1, 1, len(self.group), 1, 1)   # not expanded: relu_ may follow
 
@@ -424,6 +440,7 @@ class EquivariantSelfAttention2d(IndexTables):
         table:Tensor,       # `offset_vectors`
         poses:Tensor,       # `pose_vectors`
         plan:AttentionPlan,
+        ignored:Tensor|None=None,   # of these images
     )->Tensor:              # `(b, out_channels, target, h, w)`
         """Queries, keys and values, attention, and the heads put together.
 
@@ -436,6 +453,8 @@ class EquivariantSelfAttention2d(IndexTables):
         poses : Tensor
             `pose_vectors`
         plan : AttentionPlan
+        ignored : Tensor | None, default None
+            of these images
 
         Returns
         -------
@@ -445,10 +464,16 @@ class EquivariantSelfAttention2d(IndexTables):
         p, maps = self.value_dropout if self.training else 0., self.map_weights()
         inputs = partial(self.queries_keys_values, f, plan.crop, plan.padding, p,
                          draw_seed(p), maps)
+        if ignored is not None:
+            inputs = partial(_beside_silence, inputs, ignored, plan.padding)
+            table, poses = (F.pad(t, (0, 1)) for t in (table, poses))
         q, kv = inputs()
         recompute = recompute_later(inputs, f, *maps)
         with autocast_as(None, f):
             y = streamed_attention(q, kv, table, poses, plan, recompute)
+        if ignored is not None:
+            alone = _nobody_near(ignored, self.window, plan.crop)
+            y = y[..., :-1].masked_fill(alone[:, None, ..., None, None], 0.)
         y = rearrange(y, 'b n h w target d -> b target h w (n d)')
         return self.out(y.to(self.out.weight.dtype)).movedim(-1, 1)
 
@@ -539,9 +564,28 @@ class EquivariantSelfAttention2d(IndexTables):
         return total + self.encoder.table_macs(plan.reach)
 
     def extra_repr(self)->str:
-        return (f'{self.in_channels}, {self.out_channels}, group={self.group.name}, '
+        return (f'{self.in_channels}, {self.out_channels}, group={shown_group(self.group)}, '
                 f'window={self.window}, heads={self.heads}, encoding={self.encoding}, '
                 f'crop={self.crop}')
+
+# %% ../../nbs/3_papers/23_group_self_attention.ipynb #4e007f48
+# A place to ignore gets a score that no other place can have, by one channel more: 1
+# in each query times this number in its keys. Its weight is then 0 to the last bit.
+
+def _beside_silence(inputs:Callable, ignored:Tensor, padding:int)->tuple[Tensor, Tensor]:
+    "Queries, and keys beside values, with the channel that silences a place."
+    q, kv = inputs()
+    k, v = kv.chunk(2, -1)
+    silence = F.pad(ignored.to(k), (padding,)*4)*(torch.finfo(k.dtype).min/4)
+    silence = silence[:, None, None, :, :, None].expand(*k.shape[:-1], 1)
+    return F.pad(q, (0, 1), value=1.), torch.cat([k, silence, F.pad(v, (0, 1))], -1)
+
+def _nobody_near(ignored:Tensor, window:int|None, crop:int)->Tensor:
+    "Whether all places that a pixel listens to are to be ignored, `(b, h, w)`."
+    h, w = ignored.shape[-2:]
+    if window is None: near = (~ignored).any(-1).any(-1)[:, None, None].expand(-1, h, w)
+    else: near = F.max_pool2d((~ignored).float(), window, 1, window//2) > 0
+    return ~near[:, crop:h - crop, crop:w - crop]
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #00000039
 class LiftingSelfAttention2d(EquivariantSelfAttention2d):
@@ -580,6 +624,10 @@ class LiftingSelfAttention2d(EquivariantSelfAttention2d):
         share of the values that training leaves out
     crop : int, default 0
         output pixels to leave out on each side
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----
@@ -643,6 +691,10 @@ class GroupSelfAttention2d(EquivariantSelfAttention2d):
         share of the values that training leaves out
     crop : int, default 0
         output pixels to leave out on each side
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
 
     Notes
     -----

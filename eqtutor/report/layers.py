@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..actions import ALL_KINDS, act
+from ..actions import ALL_KINDS, act, keeps_grid
 from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
 from ..trace import Call, input_tensors, map_tensors, record_calls
@@ -16,15 +16,6 @@ from .advice import advice
 from .examination import Examination
 from .layout import LAYOUTS, Layout, readings
 from .text import LayerReport, Step
-
-
-def keeps_grid(
-    group:Group,
-    h:int,       # group element
-)->bool:
-    "Does it map pixels to pixels?"
-    entries = group.matrices[h].abs()
-    return bool((entries == entries.round()).all())
 
 
 def input_layouts(

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..actions import act, reversed_axes
+from ..actions import act, keeps_grid, reversed_axes
 from ..equivariance import perturb_, tolerance
 from ..groups import Group, generate, get_group
 from ..trace import tensors_in
 from .advice import short_name
 from .examination import Examination
 from .filters import OtherFilters
-from .layers import keeps_grid, layer_report
+from .layers import layer_report
 
 DRAWS, PATIENCE = 6, 8   # draws to pass, draws that may say nothing
 REACH = 64               # how far to look for the first

@@ -96,6 +96,11 @@ class LayerReport:
                          'Call .eval() first.')
         if self.silent:
             lines.append(f'{self.silent} gives zeros only: what follows was not tested.')
+        if len(self.judged) < len(self.group):
+            lines.append(f'{self.group.name} turns between pixels, where no layer is exact '
+                         '(Theorem 26.4): the errors there blame nobody, and on noise they are '
+                         'large whatever the layers. Measure them on a smooth picture, with '
+                         'margin=8 and tol=0.2, say.')
         alike:dict[tuple[str, str], list[Step]] = {}
         for s in self.offenders: alike.setdefault((s.cls, s.reason), []).append(s)
         if alike: lines.append(f'{len(self.offenders)} at fault, tried one by one:')

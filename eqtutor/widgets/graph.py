@@ -331,6 +331,7 @@ def _channel_attention(r:GraphWriter, m:ChannelAttention, f:Tensor)->Tensor:
 def _e4(r:GraphWriter, m:E4Conv2d, f:Tensor)->Tensor:
     "Kernels written at each place, and the window they sum (P4, Eq. 12)."
     writer = m.generate
+    if m.padding_mode != 'zeros': raise r.unknown(f'padding_mode={m.padding_mode!r}')
     if not _plain(writer, KernelGenerator): raise r.unknown('a writer of another kind')
     kernels = write_kernels(writer.relu(writer.norm(writer.squeeze(f))), writer)
     y = sum_windows(kernels, m.encode(f), m)

@@ -1,5 +1,6 @@
 "What a constructor is given: sizes are whole numbers, and each refusal names its argument."
 import inspect
+from functools import partial
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def test_what_is_no_size_is_refused_by_name(cls):
         with pytest.raises(ValueError, match=name): cls(**enough | {name: value})
 
 
-@pytest.mark.parametrize('padding', [(1, 0), (1, 1), -1, True, None, 1.5, 2])
+@pytest.mark.parametrize('padding', [(1, 0), (1, 1, 1), -1, True, None, 1.5, 2])
 def test_padding_is_one_number_of_at_most_half_a_window(padding):
     with pytest.raises(ValueError, match='padding'): SpatialPool2d(3, 'p4', padding=padding)
 
@@ -86,3 +87,51 @@ def test_a_norm_says_what_it_expects(norm, shape, words):
     for layer in norm(4), norm(4).eval():
         with pytest.raises(ValueError, match=norm.__name__ + ' expected a feature map ' + words):
             layer(torch.zeros(shape))
+
+
+# --- what torch's layers take as well
+
+PAIRS = dict(kernel_size=3, window=3, stride=1, padding=1, dilation=1, output_size=1,
+             scale_factor=2, attention_kernel=3, attention_dilation=1)
+
+
+@pytest.mark.parametrize('cls', CLASSES, ids=lambda c: c.__name__)
+def test_a_pair_of_equal_numbers_is_a_number(cls):
+    asked = inspect.signature(cls.__init__).parameters
+    enough = {name: value for name, value in ENOUGH.items() if name in asked}
+    for name, n in PAIRS.items():
+        if name not in asked: continue
+        number, pair = (cls(**enough | {name: value}) for value in (n, (n, n)))
+        assert repr(pair) == repr(number)
+        with pytest.raises(ValueError, match=f'{name} must be one number, or two equal'):
+            cls(**enough | {name: (n, n + 2)})
+
+
+FACTORIES = {name: make for name, (make, _) in EXAMPLES.items()} | {
+    'GroupBatchNorm2d': partial(layers.GroupBatchNorm2d, 4),
+    'GroupLayerNorm2d': partial(layers.GroupLayerNorm2d, 4),
+    'GroupGroupNorm2d': partial(layers.GroupGroupNorm2d, 2, 4),
+    'GroupInstanceNorm2d': partial(layers.GroupInstanceNorm2d, 4, affine=True)}
+
+
+@pytest.mark.parametrize('name', FACTORIES)
+def test_a_layer_is_made_in_a_dtype_and_on_a_device(name):
+    like = FACTORIES[name]()
+    double = FACTORIES[name](dtype=torch.float64)
+    assert {p.dtype for p in double.parameters()} == {torch.float64}
+    meta = FACTORIES[name](device='meta')
+    assert {p.device.type for p in meta.parameters()} == {'meta'}
+    for made in double, meta:
+        assert [(n, p.shape) for n, p in made.state_dict().items()] == [
+            (n, p.shape) for n, p in like.state_dict().items()]
+    if name not in EXAMPLES: return
+    x = torch.randn(EXAMPLES[name][1], dtype=torch.float64)
+    assert double(x).dtype == torch.float64
+    assert meta.to_empty(device='cpu')(x.float()).shape == double(x).shape
+
+
+def test_every_layer_with_weights_is_made_so():
+    made = {name.split()[0] for name in FACTORIES}
+    without = {'BlurPool2d', 'GroupPool', 'GroupAdaptivePool2d', 'GroupUpsample2d', 'SpatialPool2d'}
+    assert {name for name in layers.__all__ if inspect.isclass(getattr(layers, name))} \
+        <= made | without

@@ -1,17 +1,26 @@
 "Norms and pools as members of the library: bad input, checkpoints, conversion, compilation."
+import warnings
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from eqtutor.equivariance import assert_equivariant
+from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
+from eqtutor.export import to_plain
+from eqtutor.groups import get_group
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.nn.layers import (
+    BlurPool2d,
     GroupAdaptivePool2d,
     GroupBatchNorm2d,
+    GroupGroupNorm2d,
+    GroupInstanceNorm2d,
     GroupLayerNorm2d,
     GroupPool,
     SpatialPool2d,
 )
+from eqtutor.report import exact_sizes
 
 
 @pytest.mark.parametrize('norm', [GroupBatchNorm2d, GroupLayerNorm2d])
@@ -26,14 +35,16 @@ def test_batch_norm_converts_to_its_synchronised_form():
     assert net[0].weight.shape == (6,)
 
 
-@pytest.mark.parametrize('layer', [GroupBatchNorm2d(6), GroupLayerNorm2d(6), GroupPool()])
+@pytest.mark.parametrize('layer', [
+    GroupBatchNorm2d(6), GroupLayerNorm2d(6), GroupGroupNorm2d(2, 6), GroupInstanceNorm2d(6),
+    GroupPool()])
 def test_a_layer_on_the_group_refuses_an_image(layer):
     with pytest.raises(ValueError, match=r'\(b, [c6], \|H\|, h, w\), got \(2, 6, 5, 5\)'):
         layer(torch.randn(2, 6, 5, 5))
 
 
 @pytest.mark.parametrize('arguments, message', [
-    (dict(kernel_size=(2, 2)), 'kernel_size must be a positive int'),
+    (dict(kernel_size=(2, 3)), 'kernel_size must be one number, or two equal'),
     (dict(kernel_size=2, stride=0), 'stride must be'),
     (dict(kernel_size=2, reduce='sum'), "'max', 'mean'"),
 ])
@@ -90,7 +101,94 @@ def test_an_adaptive_pool_leaves_the_poses_alone(shape, size, reduce):
 def test_an_adaptive_pool_says_what_it_expects():
     with pytest.raises(ValueError, match='or a feature map'):
         GroupAdaptivePool2d(1)(torch.ones(3, 4))
-    with pytest.raises(ValueError, match='output_size must be'): GroupAdaptivePool2d((1, 1))
+    with pytest.raises(ValueError, match='output_size must be'): GroupAdaptivePool2d((1, 2))
     program = torch.export.export(GroupAdaptivePool2d(2), (torch.randn(1, 2, 4, 7, 7),)).module()
     f = torch.randn(1, 2, 4, 7, 7)
     assert torch.equal(program(f), GroupAdaptivePool2d(2)(f))
+
+
+# --- norms that torch has as well
+
+@pytest.mark.parametrize('group', ['Z2', 'p4', 'mirror', 'p4m'])
+@pytest.mark.parametrize('size', [(5, 5), (6, 6), (4, 7)])
+@pytest.mark.parametrize('make', [
+    lambda: GroupInstanceNorm2d(6, affine=True), lambda: GroupInstanceNorm2d(6),
+    lambda: GroupInstanceNorm2d(6, affine=True, track_running_stats=True).eval(),
+    lambda: GroupGroupNorm2d(3, 6), lambda: GroupGroupNorm2d(1, 6)])
+def test_instance_and_group_norm_are_exact_and_stay_so(make, size, group):
+    H = get_group(group)
+    x = torch.randn(1, 6, len(H), *size, dtype=torch.float64)
+    norm = make().double()
+    if len(H) > 1:
+        assert_equivariant(norm, x, H, tol=1e-12)
+        assert_equivariant(perturb_(norm), x, H, tol=1e-12)
+        assert_equivariant(norm.float(), x.float(), H)
+    assert torch.equal(to_plain(norm.double(), x=x)(x), norm(x))
+
+
+def test_their_sets_are_an_image_s_channels_with_all_poses_and_places():
+    f = 3 + 2*torch.randn(2, 6, 4, 5, 7, dtype=torch.float64)
+    one = GroupInstanceNorm2d(6, eps=0.).double()(f)
+    some = GroupGroupNorm2d(3, 6, eps=0.).double()(f)
+    for b, c in ((0, 0), (1, 5)):
+        part = f[b, c]
+        torch.testing.assert_close(one[b, c], (part - part.mean())/part.std(correction=0))
+        part = f[b, c//2*2:c//2*2 + 2]
+        want = (f[b, c] - part.mean())/part.std(correction=0)
+        torch.testing.assert_close(some[b, c], want)
+
+
+def test_an_instance_norm_for_each_pose_and_its_affine_is_not_exact():
+    "The broken twin: poses folded into channels."
+    f = torch.randn(1, 6, 4, 5, 5, dtype=torch.float64)
+    folded = perturb_(nn.InstanceNorm2d(24, affine=True).double())
+    errors = equivariance_error(lambda f: folded(f.flatten(1, 2)).view_as(f), f, 'p4')
+    assert min(errors[1:]) > .1
+
+
+# --- blur
+
+@pytest.mark.parametrize('group', ['p4', 'mirror', 'p4m'])
+@pytest.mark.parametrize('size', [16, 17, 18, 21])
+@pytest.mark.parametrize('taps, stride, padding', [
+    (3, 2, None), (4, 2, None), (5, 2, None), (2, 2, 0), (3, 3, 1), (5, 2, 0)])
+def test_a_blur_is_exact_or_refused_and_its_rule_is_both(taps, stride, padding, size, group):
+    x = torch.randn(2, 3, len(get_group(group)), size, size, dtype=torch.float64)
+    blur = BlurPool2d(taps, group, stride, padding)
+    fits = (size + 2*blur.padding - taps) % stride == 0
+    loose = BlurPool2d(taps, group, stride, padding, strict=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        error = max(equivariance_error(loose, x, group))
+    assert (error < 1e-12) == fits and (fits or error > .1)
+    if fits:
+        assert_equivariant(blur, x, group, tol=1e-12)
+        assert_equivariant(blur, x[:, :, 0].float(), group)
+        return
+    with pytest.raises(ValueError, match=f'stride {stride} on (height|width) {size}'): blur(x)
+
+
+@pytest.mark.parametrize('mode', ['zeros', 'reflect', 'replicate', 'circular'])
+def test_a_blur_is_the_convolution_with_binomial_weights(mode):
+    x = torch.randn(2, 3, 4, 10, 8, dtype=torch.float64)
+    y = BlurPool2d(4, 'p4', padding_mode=mode)(x)
+    weights = torch.tensor([1., 3, 3, 1], dtype=torch.float64)/8
+    frame = F.pad(x.flatten(1, 2), [1]*4, **({} if mode == 'zeros' else dict(mode=mode)))
+    window = torch.outer(weights, weights).expand(12, 1, -1, -1)
+    want = F.conv2d(frame, window, stride=2, groups=12).view(2, 3, 4, 5, 4)
+    torch.testing.assert_close(y, want)
+
+
+def test_a_blur_refuses_what_it_cannot_blur():
+    for x, words in ((torch.ones(1, 1, 4, 9, 9, dtype=torch.long), 'expected floating-point'),
+                     (torch.ones(1, 1, 3, 9, 9), r'\|H\| = 4 for C4'), (torch.ones(9, 9), 'image')):
+        with pytest.raises(ValueError, match=words): BlurPool2d(3, 'p4')(x)
+
+
+def test_a_blur_in_a_network_is_exported_and_its_sizes_are_named():
+    net = nn.Sequential(LiftingConv2d(1, 2, 3, 'p4', padding=1), BlurPool2d(3, 'p4')).eval()
+    x = torch.randn(2, 1, 9, 9)
+    torch.testing.assert_close(to_plain(net, x=x)(x), net(x))
+    torch.testing.assert_close(torch.compile(net, backend='eager', fullgraph=True)(x), net(x))
+    sizes = exact_sizes(net, 'p4', near=10)
+    assert sizes and all(n % 2 for n in sizes)
