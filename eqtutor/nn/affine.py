@@ -26,6 +26,7 @@ from ..core import (
     check_positive,
     filter_index,
     one_of,
+    square_sizes,
 )
 from ..groups import Group, get_group
 from ..kernels.windows import window_mask, window_scores, window_sum
@@ -245,6 +246,7 @@ class AffineLayer(nn.Module):
     ):
         super().__init__()
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
+        kernel_size, = square_sizes(kernel_size=kernel_size)
         check_odd(kernel_size=kernel_size)
         check_divides('heads', heads, out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels

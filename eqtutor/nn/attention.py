@@ -25,7 +25,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core import check_divides, check_input, check_odd, check_positive, one_of
+from ..core import (
+    check_divides,
+    check_input,
+    check_odd,
+    check_positive,
+    one_of,
+    square_sizes,
+)
 from ..groups import Group, get_group
 from ..kernels.windows import window_mask, window_scores, window_sum
 from .convolution import GroupConv2d
@@ -173,6 +180,7 @@ class Attention2d(nn.Module):
         out_bias:bool,    # of the output map
     ):
         super().__init__()
+        window, = square_sizes(window=window)
         if window is not None: check_odd(window=window)
         self.maps = QueryKeyValue(in_channels, out_channels, heads, scale, bias)
         self.out = nn.Conv2d(out_channels, out_channels, 1, bias=out_bias)
@@ -321,7 +329,7 @@ class SelfAttention2d(Attention2d):
         if encoding == 'absolute':
             self.absolute = nn.Parameter(torch.randn(in_channels, *self._checked(size)))
         if encoding == 'relative' and window:
-            self.relative = WindowEncoding(heads, self.maps.width, window)
+            self.relative = WindowEncoding(heads, self.maps.width, self.window)
         elif encoding == 'relative':
             self.relative = ImageEncoding(heads, self.maps.width, self._checked(size))
 
@@ -432,6 +440,7 @@ class StandAloneSelfAttention2d(Attention2d):
         bias:bool=True,        # of the query, key and value maps
         out_bias:bool=False,   # of the output map
     ):
+        kernel_size, = square_sizes(kernel_size=kernel_size)
         check_odd(kernel_size=kernel_size)
         super().__init__(in_channels, out_channels, kernel_size, heads, boundary, scale,
                          bias, out_bias)

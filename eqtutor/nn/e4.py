@@ -17,6 +17,7 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from ..core import (
+    FiltersOfFiveAxes,
     IndexTables,
     check_divides,
     check_grid,
@@ -25,6 +26,7 @@ from ..core import (
     check_positive,
     filter_index,
     one_of,
+    square_sizes,
 )
 from ..groups import Group, get_group
 from ..kernels.windows import window_sum
@@ -173,7 +175,7 @@ def _check_padding(padding:int|str, same:int)->None:
                      f'got {padding!r}; crop the output, or pool')
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000025
-class E4Conv2d(nn.Module):
+class E4Conv2d(FiltersOfFiveAxes):
     """E4, `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)` (P4, Eq. 12).
 
     In words: every place and pose writes a kernel of its own from its features (a linear
@@ -248,6 +250,8 @@ class E4Conv2d(nn.Module):
         kernel_bias:bool=True, # a fixed kernel that is added to the written one
     ):
         super().__init__()
+        kernel_size, padding, dilation = square_sizes(
+            kernel_size=kernel_size, padding=padding, dilation=dilation)
         check_positive(out_channels=out_channels, slices=slices, dilation=dilation)
         check_odd(kernel_size=kernel_size)
         check_divides('slices', slices, out_channels=out_channels)

@@ -22,6 +22,7 @@ from ..core import (
     check_positive,
     check_real,
     one_of,
+    square_sizes,
 )
 from ..groups import Group, Subgroup, cosets, get_group
 
@@ -183,6 +184,8 @@ class SpatialPool2d(nn.Module):
         strict:bool=True,       # raise where the stride breaks the symmetry, or warn
     ):
         super().__init__()
+        kernel_size, stride, padding = square_sizes(
+            kernel_size=kernel_size, stride=stride, padding=padding)
         self.kernel_size, self.padding = kernel_size, padding
         self.stride = kernel_size if stride is None else stride
         check_positive(kernel_size=self.kernel_size, stride=self.stride)
@@ -250,6 +253,7 @@ class GroupAdaptivePool2d(nn.Module):
         reduce:str='mean', # 'max' or 'mean'
     ):
         super().__init__()
+        output_size, = square_sizes(output_size=output_size)
         check_positive(output_size=output_size)
         self.output_size, self.reduce = output_size, one_of(reduce, 'max', 'mean')
 

@@ -43,7 +43,27 @@ def test_what_is_no_size_is_refused_by_name(cls):
         with pytest.raises(ValueError, match=name): cls(**enough | {name: value})
 
 
-@pytest.mark.parametrize('padding', [(1, 0), (1, 1), -1, True, None, 1.5, 2])
+# sizes in the plane, each with one that every layer takes
+PLANE = dict(kernel_size=3, stride=1, padding=1, dilation=1, window=3, output_size=2,
+             scale_factor=2, attention_kernel=3, attention_dilation=1)
+# lent to layers that look further, to the places of the whole kernel
+PAIRS = [(cls, name) for cls in CLASSES for name in PLANE
+         if name in inspect.signature(cls.__init__).parameters
+         and not cls.__name__.startswith('Attentive')]
+
+@pytest.mark.parametrize('cls, name', PAIRS)
+def test_a_pair_of_equal_numbers_is_one(cls, name):
+    asked = inspect.signature(cls.__init__).parameters
+    enough = {key: value for key, value in ENOUGH.items() if key in asked}
+    n = PLANE[name]
+    one, pair = cls(**enough | {name: n}), cls(**enough | {name: (n, n)})
+    assert repr(one) == repr(pair) and vars(one).keys() == vars(pair).keys()
+    assert [p.shape for p in one.parameters()] == [p.shape for p in pair.parameters()]
+    with pytest.raises(ValueError, match=rf'{name} must be one number, or two equal ones.*got'):
+        cls(**enough | {name: (n, n + 2)})
+
+
+@pytest.mark.parametrize('padding', [(1, 0), -1, True, None, 1.5, 2])
 def test_padding_is_one_number_of_at_most_half_a_window(padding):
     with pytest.raises(ValueError, match='padding'): SpatialPool2d(3, 'p4', padding=padding)
 
