@@ -46,10 +46,8 @@ def test_what_is_no_size_is_refused_by_name(cls):
 # sizes in the plane, each with one that every layer takes
 PLANE = dict(kernel_size=3, stride=1, padding=1, dilation=1, window=3, output_size=2,
              scale_factor=2, attention_kernel=3, attention_dilation=1)
-# lent to layers that look further, to the places of the whole kernel
 PAIRS = [(cls, name) for cls in CLASSES for name in PLANE
-         if name in inspect.signature(cls.__init__).parameters
-         and not cls.__name__.startswith('Attentive')]
+         if name in inspect.signature(cls.__init__).parameters]
 
 @pytest.mark.parametrize('cls, name', PAIRS)
 def test_a_pair_of_equal_numbers_is_one(cls, name):
