@@ -315,9 +315,12 @@ def test_a_network_of_ones_own_is_exported(tmp_path):
     run('export', f'{tmp_path}/mine.py:make', '--input', '1,8,12', '-o', file)
     assert torch.export.load(file).module()(torch.randn(3, 1, 8, 12)).shape == (3, 2, 8, 12)
     assert '--input 3,224,224' in refused('export', f'{tmp_path}/mine.py:make', '-o', file)
-    small = tmp_path/'small.pt2'
-    run('export', f'{tmp_path}/mine.py:make', '--input', '1,8,12', '--compact', '-o', small)
-    assert file.stat().st_size > 2*small.stat().st_size
+
+def test_weights_are_exported_in_place_of_banks(tmp_path):
+    large, small = tmp_path/'large.safetensors', tmp_path/'small.safetensors'
+    run('export', 'p4-cnn', '-o', large)
+    run('export', 'p4-cnn', '--compact', '-o', small)
+    assert large.stat().st_size > 3*small.stat().st_size
 
 
 OWN = """
