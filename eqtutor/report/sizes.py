@@ -6,8 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import count as count_from
-from itertools import product
+from itertools import count as count_from, product
 from typing import Any
 
 import torch
@@ -211,8 +210,8 @@ def exact_sizes(
     plain network, without a layer on a group, is measured as if its filters turned. On
     a group that keeps no pixel grid, C3 say, the layers' own rule decides. Not seen is
     a branch that the values of other pictures would take; not named is a side on which
-    the output does not hear of the picture. Of rectangles those are tried whose rows and
-    columns are sides of exact squares.
+    the output does not hear of the picture. Of rectangles those are tried whose rows are
+    exact beside some number of columns, and whose columns beside some number of rows.
 
     Parameters
     ----------
@@ -230,33 +229,54 @@ def exact_sizes(
     list
         sides, in order; pairs of rows and columns, the nearest first, if `near` is a pair
     """
-    wanted = near if isinstance(near, tuple | list) else (near,)
-    if len(wanted) > 2 or not all(isinstance(n, int) and n > 0 for n in wanted):
+    wanted:Any = near if isinstance(near, tuple | list) else (near,)
+    if len(wanted) not in (1, 2) or not all(isinstance(n, int) and n > 0 for n in wanted):
         raise ValueError(f'near is a side in pixels, or rows and columns, got {near!r}')
     group, like = get_group(group), next(net.parameters(), torch.zeros(()))
     doubles = {like.device.type != 'mps', like.dtype == torch.float64}
     for double in sorted(doubles, reverse=True):
         trial = SizeTrial(net, group, channels, double)
-        sides = [nearest_squares(trial, n, count) for n in wanted]
-        if all(sides) and len(wanted) == 1: return sides[0]
-        if all(sides):
-            def distance(size:Size)->int: return sum(abs(a - b) for a, b in zip(size, wanted))
-            pairs = sorted(product(*sides), key=lambda size: (distance(size), size))
-            if found := nearest_sizes(trial, pairs, count): return found
+        if len(wanted) == 2:
+            if rectangles := nearest_rectangles(trial, wanted, count): return rectangles
+        elif squares := nearest_squares(trial, wanted[0], count):
+            return sorted(n for n, _ in squares)
         if trial.numbers and not trial.watch.narrow: break
-    missing = next((n for n, found in zip(wanted, sides) if not found), wanted[0])
-    raise ValueError(why_no_size(trial, missing))
+    raise ValueError(why_no_size(trial, wanted[-1]))
 
 
 def nearest_squares(
     trial:SizeTrial,
     near:int,        # arguments as for `exact_sizes`
     count:int,
-)->list[int]:
-    "The nearest sides of exact squares, in order; none if the first is further than `REACH`."
+)->list[Size]:
+    "The nearest exact squares; none if the first is further than `REACH`."
+    sides, reach = sides_near(near)
+    return nearest_sizes(trial, [(n, n) for n in sides], count, reach)
+
+
+def nearest_rectangles(
+    trial:SizeTrial,
+    near:Size,       # arguments as for `exact_sizes`
+    count:int,
+)->list[Size]:
+    "The nearest exact rectangles: what rows ask for does not depend on columns."
+    if not (square := nearest_squares(trial, near[1], 1)): return []
+    (sides, reach), beside = sides_near(near[0]), square[0][1]
+    if not (tall := nearest_sizes(trial, [(n, beside) for n in sides], count, reach)): return []
+    (sides, reach), beside = sides_near(near[1]), tall[0][0]
+    wide = nearest_sizes(trial, [(beside, n) for n in sides], count, reach)
+    def distance(size:Size)->int: return abs(size[0] - near[0]) + abs(size[1] - near[1])
+    pairs = sorted(((a, b) for (a, _), (_, b) in product(tall, wide)),
+                   key=lambda size: (distance(size), size))
+    return nearest_sizes(trial, pairs, count)
+
+
+def sides_near(
+    near:int,
+)->tuple[list[int], int]:
+    "Sides from half of one to twice, the nearest first; and how many are within `REACH`."
     sides = sorted(range(max(1, near//2), 2*near + 64), key=lambda n: (abs(n - near), n))
-    reach = sum(abs(n - near) <= REACH for n in sides)
-    return sorted(n for n, _ in nearest_sizes(trial, [(n, n) for n in sides], count, reach))
+    return sides, sum(abs(n - near) <= REACH for n in sides)
 
 
 def nearest_sizes(
