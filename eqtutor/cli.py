@@ -288,6 +288,9 @@ def export(
     shape:str=typer.Option(
         None, '--input', help='Channels, height and width of a picture: 3,224,224.  '
                               '[default: as the network was made for]'),
+    compact:bool=typer.Option(
+        False, '--compact', help='Keep the weights, from which banks are made with each '
+                                 'picture: smaller by as much as the group is large, slower.'),
 )->None:
     "Write a network as plain torch."
     with explained():
@@ -295,7 +298,8 @@ def export(
 
         from .export import export_network
         net, sizes = _network(network, weights, shape)
-        path = export_network(net.float(), _new_file(out), torch.randn(2, *sizes))
+        path = export_network(net.float(), _new_file(out), torch.randn(2, *sizes),
+                              not compact)
     typer.echo(f'Written to {path}: plain torch, for any number of pictures of '
                f'{sizes[-2]}×{sizes[-1]} pixels.')
 

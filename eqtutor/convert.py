@@ -3,7 +3,6 @@ pretrained weights where they fit."""
 # Plain module: edited by hand, no notebook exports it.
 
 import copy
-import inspect
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from .converted import (
     check_converted,
     normalises_channels,
     own_forward,
-    pad_layer,
     refused_layer,
     refused_operation,
 )
@@ -197,15 +195,10 @@ class _Converter:
         if role.after == 'output': cls = ProjectionConv2d   # type: ignore[assignment]
         names = 'stride', 'padding', 'dilation'
         sizes:dict[str, Any] = {name: _number(m, name) for name in names}
-        if m.padding_mode != 'zeros':
-            if 'padding_mode' not in inspect.signature(cls).parameters: raise ValueError(
-                f'it pads by {m.padding_mode!r}, and layers on a group by zeros alone: '
-                f'{pad_layer(m.padding_mode, m.padding)}, a layer, before it')
-            sizes['padding_mode'] = m.padding_mode
         return cls(self.wide(m.in_channels, role.before),
                    self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
                    self.group, bias=m.bias is not None,
-                   groups=self.blocks(m, role), **sizes)
+                   groups=self.blocks(m, role), padding_mode=m.padding_mode, **sizes)
 
     def blocks(self, m:Any, role:Role)->int:
         "The number of blocks: with one channel a block it grows with the width."
@@ -215,7 +208,7 @@ class _Converter:
     def transposed(self, role:Role)->nn.Module:
         m:Any = role.layer
         names = 'kernel_size', 'stride', 'padding', 'dilation', 'output_padding'
-        sizes = {name: _number(m, name) for name in names}
+        sizes:dict[str, Any] = {name: _number(m, name) for name in names}
         if role.before == 'picture': raise ValueError(
             'it writes windows before anything lifts: begin with nn.Conv2d')
         if role.after == 'output': raise ValueError(

@@ -19,7 +19,7 @@ from .report import LayerReport, layer_report
 from .report.sizes import generators
 from .trace import Call, Recorder, is_close, record_calls
 
-__all__ = ['refused_operation', 'refused_layer', 'own_forward', 'normalises_channels', 'pad_layer',
+__all__ = ['refused_operation', 'refused_layer', 'own_forward', 'normalises_channels',
            'check_converted']
 
 _FIVE = 'and a feature map has five, (b, c, |H|, height, width)'
@@ -126,19 +126,12 @@ def _for_each_channel(call:Call)->str:
     return ''
 
 
-def pad_layer(
-    mode:str,          # of torch: 'reflect', 'replicate' or 'circular'
-    pad:Sequence[int], # pixels
-)->str:
-    "The layer that pads by this mode."
-    kind = {'reflect': 'Reflection', 'replicate': 'Replication', 'circular': 'Circular'}[mode]
-    return f'nn.{kind}Pad2d({_plain(tuple(pad))})'
-
-
 def _pad(pad:Sequence[int], mode:str='constant', value:float|None=None)->str:
     if len(pad) > 4: return 'pads the third axis from the end, on a group the poses: pad two'
     if mode == 'constant': return ''
-    return f'pads four axes by {mode!r}, {_FIVE}: make it a layer, {pad_layer(mode, pad)}'
+    kind = {'reflect': 'Reflection', 'replicate': 'Replication', 'circular': 'Circular'}[mode]
+    return (f'pads four axes by {mode!r}, {_FIVE}: make it a layer, '
+            f'nn.{kind}Pad2d({_plain(tuple(pad))})')
 
 
 def _reduction(name:str, dim:Any=None, *_:Any, **__:Any)->str:

@@ -301,7 +301,17 @@ def filter_matrices(
     to_rings = torch.linalg.pinv(ring_filters(k, group.matrices[0]))
     return torch.stack([ring_filters(k, m) @ to_rings for m in group.matrices])
 
-class IndexTables(nn.Module):
+class FiltersOfFiveAxes(nn.Module):
+    "A module that a memory format for four axes, channels_last, leaves filters of five alone in."
+    def _apply(self, fn, recurse=True):
+        def of_four_axes(t:Tensor)->Tensor:
+            try: return fn(t)
+            except RuntimeError:   # of torch, which has a format for five axes as well
+                if t.ndim != 5: raise
+            return fn(t.flatten()).view(t.shape)
+        return super()._apply(of_four_axes, recurse)
+
+class IndexTables(FiltersOfFiveAxes):
     "A layer with tables from its group: always where its weights are, never saved."
     def tables(self)->dict[str, Tensor]:
         "The tables by name: on the CPU, whole numbers or float64. A layer says which."
@@ -335,13 +345,7 @@ class IndexTables(nn.Module):
         return copy
 
     def _apply(self, fn, recurse=True):
-        def four_axes(t:Tensor)->Tensor:
-            # torch takes filters of five axes for those of videos, and has no channels_last there
-            try: return fn(t)
-            except RuntimeError:
-                if t.ndim != 5: raise
-            return fn(t.flatten()).view(t.shape)
-        super()._apply(four_axes, recurse)
+        super()._apply(fn, recurse)
         self._copies.clear()
         self._prefetch()
         return self

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, fx, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from .core import one_of
@@ -47,6 +49,21 @@ def plain_conv(
     layers.append(plain)
     if not conv.projects: layers.append(nn.Unflatten(1, (o, poses)))
     return nn.Sequential(*layers).eval().requires_grad_(False)
+
+def bank_graph(
+    conv:EquivariantConv2d,
+)->fx.GraphModule:
+    "From a convolution's weight its bank: a gather, and off the pixel grid a product before it."
+    def bank(weight:Tensor)->Tensor:
+        other = copy.copy(conv)
+        other._parameters = conv._parameters | {'weight': weight}   # type: ignore[dict-item]
+        return other.filters()
+    graph = make_fx(bank)(conv.weight.detach())
+    for name, table in list(vars(graph).items()):
+        if not isinstance(table, Tensor): continue
+        delattr(graph, name)
+        graph.register_buffer(name, table)   # so that it goes where the weights go
+    return graph
 
 def affine_of(
     norm:nn.BatchNorm3d,
@@ -106,6 +123,7 @@ def to_plain(
     net:nn.Module,
     fold:bool=True,
     x:Tensor|None=None,
+    expand:bool=True,
 )->fx.GraphModule:
     """The network at inference as a graph of plain torch: no eqtutor code is in it.
 
@@ -116,13 +134,16 @@ def to_plain(
         put batch norms into the convolutions before them
     x : Tensor | None, default None
         an input; pictures near 32×32 if None
+    expand : bool, default True
+        write each bank out, |H| times the weights of a group convolution; or keep the
+        weights, and make the bank of them anew with each picture
     """
     net = copy.deepcopy(net).eval()
     x = example_input(net) if x is None else x
     two, three = torch.cat([x, x])[:2], torch.cat([x, x, x])[:3]
     calls, more = (record_calls(net, images, becomes_module, False, find_plain_form)
                    for images in (two, three))
-    plain = GraphBuilder(calls, more, fold).build()
+    plain = GraphBuilder(calls, more, fold, expand).build()
     unseen = torch.randn_like(three)
     outputs = zip(*(tree_leaves(each(unseen)) for each in (net, plain)))
     tolerance = 1e-9 if unseen.dtype == torch.float64 else 1e-3
@@ -137,8 +158,9 @@ class GraphBuilder:
         calls:list[Call], # on two images …
         more:list[Call],  # … and on three
         fold:bool,        # put batch norms into the convolutions before them
+        expand:bool,      # write banks out
     ):
-        self.calls, self.more = calls, more
+        self.calls, self.more, self.expand = calls, more, expand
         self.follows = norms_behind(calls) if fold else {}
         self.root, self.graph = nn.Module(), fx.Graph()
         self.nodes:dict[Source|None, Any] = {}
@@ -170,8 +192,9 @@ class GraphBuilder:
         m:Any = call.function
         shape = call.inputs[0].shape
         if isinstance(m, EquivariantConv2d):
-            norm = self.calls[self.follows[i]].function if i in self.follows else None
-            m = plain_conv(m, norm)    # type: ignore[arg-type]
+            norm:Any = self.calls[self.follows[i]].function if i in self.follows else None
+            if not self.expand: return self.compact_node(f'{call.name}_{i}', m, norm, *args)
+            m = plain_conv(m, norm)
         elif isinstance(m, SpatialPool2d):
             pool = nn.MaxPool2d if m.reduce == 'max' else nn.AvgPool2d
             m = pool(m.kernel_size, m.stride, m.padding)
@@ -188,6 +211,27 @@ class GraphBuilder:
         name = f'{call.name}_{i}'.replace('.', '_')
         self.root.add_module(name, m)
         return self.graph.call_module(name, args, kwargs)
+
+    def compact_node(self, name:str, conv:EquivariantConv2d, norm:nn.BatchNorm3d|None,
+                     x:fx.Node)->fx.Node:
+        "A convolution that makes its bank of its weight, as operations."
+        call, name = self.graph.call_function, name.replace('.', '_')
+        weight, bias = conv.weight.detach(), conv.bias
+        if bias is None: bias = nn.Parameter(weight.new_zeros(conv.out_channels))
+        if norm is not None:
+            scale, shift = affine_of(norm)
+            weight = weight*scale.view(-1, *[1]*(weight.ndim - 1))
+            bias = nn.Parameter(bias*scale + shift)
+        self.root.add_module(f'{name}_bank', bank_graph(conv))
+        bank = self.graph.call_module(f'{name}_bank', (self.constant(weight),))
+        each = call(torch.repeat_interleave, (self.constant(bias), conv.out_poses, 0))
+        if not conv.lifts: x = call(torch.flatten, (x, 1, 2))
+        padding = conv.padding
+        if conv.padding_mode != 'zeros':
+            x, padding = call(F.pad, (x, [padding]*4, conv.padding_mode)), 0
+        y = call(F.conv2d, (x, bank, each, conv.stride, padding, conv.dilation, conv.groups))
+        if conv.projects: return y
+        return call(torch.unflatten, (y, 1, (conv.out_channels, conv.out_poses)))
 
     def operation_node(self, call:Call, args:tuple, kwargs:dict[str, Any])->Any:
         "An operation of torch; refused if it is one of ours."
@@ -253,8 +297,13 @@ def export_network(
     net:nn.Module,
     path:str|Path,
     x:Tensor|None=None,
+    expand:bool=True,
 )->Path:
     """Write the plain network: a program, an ONNX model, or its weights alone.
+
+    With banks written out a file is as many times larger than the weights as the group
+    has elements, where group convolutions are most of them: 0.7 MB of a p4m ResNet18
+    take 5.7 MB, and 0.8 MB with `expand=False`.
 
     Parameters
     ----------
@@ -263,11 +312,14 @@ def export_network(
         net.pt2, net.onnx or net.safetensors
     x : Tensor | None, default None
         an input; pictures near 32×32 if None
+    expand : bool, default True
+        write each bank out; or keep the weights, and make the bank of them anew with
+        each picture
     """
     path = Path(path)
     one_of(path.suffix, '.pt2', '.onnx', '.safetensors')
     x = example_input(net) if x is None else x
-    plain = to_plain(net, x=x)
+    plain = to_plain(net, x=x, expand=expand)
     if path.suffix == '.safetensors':
         write_atomic(path, save(dict(plain.state_dict())))
         return path

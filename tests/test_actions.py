@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 
-from eqtutor.actions import act, act_points, check_exact, disc, reversed_axes, rotate
+from eqtutor.actions import act, act_points, check_exact, disc, is_exact, reversed_axes, rotate
 from eqtutor.groups import C, D, get_group
 
 
@@ -100,10 +100,21 @@ def test_check_exact_says_what_to_do():
         r'^stride 2 on height 6 \(kernel_size 3, padding 0, dilation 1\) leaves 1 pixel\(s\) over '
         r'at one end, so the layer is not equivariant to C4; 5 or 7 would be exact here\. '
         r'Expected \(size .* % stride == 0\. '
-        r"Choose another size for the network's input: exact_sizes\(.*, or use stride 1 and a "
-        r'2×2 max-pool\. '
+        r"Choose another size for the network's input: exact_sizes\(.*, or take other windows: "
+        r'with stride 2, those of 3 pixels and padding 1 are exact on odd sides \(65×49 .*\), '
+        r'those of 2 pixels on even ones, .*\. '
         r'strict=False makes this a warning\.$')
     with pytest.raises(ValueError, match=message): check_exact(torch.empty(6, 6), C(4), 3, stride=2)
+
+
+def test_the_windows_that_it_advises_are_exact():
+    for k, padding, odd in (3, 1, 1), (2, 0, 0):
+        assert [n for n in range(3, 40) if is_exact(n, k, 2, padding)] == [*range(4 - odd, 40, 2)]
+    sides = [65, 49]
+    for halved in ([33, 25], [17, 13], [9, 7]):
+        assert all(is_exact(n, 3, 2, 1) for n in sides)
+        sides = [(n + 2 - 3)//2 + 1 for n in sides]
+        assert sides == halved
 
 
 def test_check_exact_can_warn_instead():

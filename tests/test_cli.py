@@ -316,6 +316,12 @@ def test_a_network_of_ones_own_is_exported(tmp_path):
     assert torch.export.load(file).module()(torch.randn(3, 1, 8, 12)).shape == (3, 2, 8, 12)
     assert '--input 3,224,224' in refused('export', f'{tmp_path}/mine.py:make', '-o', file)
 
+def test_weights_are_exported_in_place_of_banks(tmp_path):
+    large, small = tmp_path/'large.safetensors', tmp_path/'small.safetensors'
+    run('export', 'p4-cnn', '-o', large)
+    run('export', 'p4-cnn', '--compact', '-o', small)
+    assert large.stat().st_size > 3*small.stat().st_size
+
 
 OWN = """
 from torch import nn

@@ -55,12 +55,20 @@ def attentive():
     return nn.Sequential(LiftingConv2d(1, 4, 3, 'p4', padding=1), nn.ReLU(), GroupBatchNorm2d(4),
                          attend, GroupPool())
 
+def round_and_round():
+    "Off the pixel grid, and without a rim."
+    circular = dict(padding=1, padding_mode='circular')
+    return nn.Sequential(LiftingConv2d(2, 3, 3, 'C8', **circular), GroupBatchNorm2d(3), nn.ReLU(),
+                         GroupConv2d(3, 4, 3, 'C8', bias=False, **circular),
+                         ProjectionConv2d(4, 2, 1, 'C8'))
+
 NETWORKS = {
     'p4-CNN': (p4_cnn, (1, 28, 28)),
     'ResNet18': (lambda: resnet18('p4', (4, 4, 8, 8)), (3, 16, 16)),
     'Bottleneck': (lambda: resnet29('p4m', (2, 2, 4)), (3, 8, 8)),
     'DenseNet': (lambda: DenseNet('p4', 3, stages=3), (3, 8, 8)),
     'All-CNN': (lambda: AllCNN('Z2', (4, 8)), (3, 8, 8)),
+    'C8, a torus': (round_and_round, (2, 8, 8)),
     'branches': (Branches, (2, 8, 8)), 'attention': (attentive, (1, 9, 9))}
 
 
@@ -69,12 +77,13 @@ def leaves(out):
     return [t for part in (out.values() if isinstance(out, dict) else out) for t in leaves(part)]
 
 
+@pytest.mark.parametrize('expand', [True, False])
 @pytest.mark.parametrize('fold', [True, False])
 @pytest.mark.parametrize('name', NETWORKS)
-def test_the_numbers_are_the_same(name, fold):
+def test_the_numbers_are_the_same(name, fold, expand):
     make, shape = NETWORKS[name]
     net = perturb_(make()).double().eval()
-    plain = to_plain(net, fold, torch.randn(2, *shape).double())
+    plain = to_plain(net, fold, torch.randn(2, *shape).double(), expand)
     assert isinstance(plain, fx.GraphModule) and 'eqtutor' not in plain.code
     kinds = {type(m).__module__.split('.')[0] for m in plain.modules() if m is not plain}
     assert kinds == {'torch'}
@@ -255,10 +264,11 @@ def test_export_writes_a_program(net, tmp_path):
     export_network(net, tmp_path/'net.pt2', torch.randn(2, 1, 28, 28))
     same(net, torch.export.load(tmp_path/'net.pt2').module())
 
-def test_export_writes_onnx(net, tmp_path):
+@pytest.mark.parametrize('expand', [True, False])
+def test_export_writes_onnx(expand, net, tmp_path):
     runtime = pytest.importorskip('onnxruntime', reason=EXTRA)
     pytest.importorskip('onnxscript', reason=EXTRA)
-    export_network(net, tmp_path/'net.onnx', torch.randn(2, 1, 28, 28))
+    export_network(net, tmp_path/'net.onnx', torch.randn(2, 1, 28, 28), expand)
     session = runtime.InferenceSession(tmp_path/'net.onnx', providers=['CPUExecutionProvider'])
     name = session.get_inputs()[0].name
     same(net, lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0]))
@@ -276,6 +286,35 @@ def test_attention_in_onnx(tmp_path):
         with torch.no_grad(): want = net(x)
         got = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
         assert (got - want).abs().max() < 1e-5*want.abs().max()
+
+def size(tensors): return sum(t.numel()*t.element_size() for t in tensors)
+
+@pytest.mark.parametrize('suffix', ['.pt2', '.safetensors'])
+def test_banks_are_written_out_or_kept_as_weights(suffix, tmp_path):
+    "0.7, 5.7 and 0.8 MB are the sizes that `export_network` tells."
+    torch.manual_seed(0)
+    net = perturb_(resnet18('p4m', (8, 8, 16, 16))).eval()
+    x = torch.randn(2, 3, 16, 16)
+    large, small = (export_network(net, tmp_path/f'{expand}{suffix}', x, expand)
+                    for expand in (True, False))
+    own = size(net.parameters())
+    assert round(own/1e6, 1) == .7
+    if suffix != '.safetensors': assert large.stat().st_size > 3*small.stat().st_size
+    else:
+        assert round(large.stat().st_size/1e6, 1) == 5.7
+        assert round(small.stat().st_size/1e6, 1) == .8
+    if suffix == '.pt2':
+        run = torch.export.load(small).module()
+        for n in 1, 3:
+            x = torch.randn(n, 3, 16, 16)
+            with torch.no_grad(): want = net(x)
+            assert (run(x) - want).abs().max() <= 1e-4*want.abs().max()
+
+def test_weights_that_are_kept_move_with_the_graph(net):
+    plain = to_plain(net, x=torch.randn(2, 1, 28, 28), expand=False)
+    assert {t.device.type for t in plain.to('meta').state_dict().values()} == {'meta'}
+    assert not any(isinstance(t, torch.Tensor) for m in plain.modules()
+                   for t in vars(m).values()), 'tables are buffers'
 
 def test_export_writes_weights(net, tmp_path):
     path = export_network(net, tmp_path/'net.safetensors', torch.randn(2, 1, 28, 28))

@@ -4,6 +4,7 @@ import os
 import random
 import re
 from functools import cache, partial
+from itertools import islice, product
 
 import pytest
 import report_bench as bench
@@ -115,6 +116,50 @@ def test_the_sizes_are_those_found_by_hand(name):
             exact_sizes(net, group, near=20)
     else: assert exact_sizes(net, group, near=20, count=len(sizes)) == sizes
     assert all(torch.equal(before[k], t) for k, t in net.state_dict().items())
+
+
+def exact_rectangles(net, group, near, count):
+    "All rectangles not far from one, measured: the nearest that are exact."
+    def error(size):
+        x = torch.randn(1, 1, *size, dtype=torch.float64)
+        try: return max(equivariance_error(net, x, group))
+        except ValueError: return 1.
+    sides = [range(max(n - 8, 1), n + 9) for n in near]
+    def distance(size): return sum(abs(a - b) for a, b in zip(size, near))
+    sizes = sorted(product(*sides), key=lambda size: (distance(size), size))
+    return [*islice((size for size in sizes if error(size) < 1e-10), count)]
+
+RECTANGLES = {
+    'U-Net': (lambda: GroupUNet('p4m', 2, depth=1, up='transposed'), (11, 20)),
+    'odd U-Net': (lambda: GroupUNet('p4', 2, depth=2, up='transposed', sides='odd'), (22, 12)),
+    'scores': (lambda: nn.Sequential(LiftingConv2d(1, 2, 3, 'p4', 2, 1), nn.ReLU(), GroupPool(),
+                                     nn.AdaptiveAvgPool2d(1), nn.Flatten()), (10, 17)),
+    'tokens': (lambda: bench.Net(lambda net, x: net.conv(x).flatten(3).permute(0, 3, 2, 1),
+                                 conv=LiftingConv2d(1, 2, 3, 'p4', 3)), (9, 14)),
+    'mirror': (lambda: nn.Sequential(LiftingConv2d(1, 2, 3, 'mirror', 2, 1), GroupPool()),
+               (10, 14))}
+
+@pytest.mark.parametrize('name', ['U-Net', 'odd U-Net', 'scores'])
+def test_rectangles_are_those_found_by_trying_them_all(name):
+    torch.manual_seed(0)
+    make, near = RECTANGLES[name]
+    net = perturb_(make()).double().eval()
+    group = next(m.group for m in net.modules() if hasattr(m, 'group'))
+    assert exact_sizes(net, group, near, count=4) == exact_rectangles(net, group, near, 4)
+
+
+def test_rectangles_in_other_layouts():
+    assert exact_sizes(RECTANGLES['tokens'][0](), 'p4', (9, 14), count=3) == [
+        (9, 15), (9, 12), (6, 15)]
+    # a mirror of the columns asks nothing of the rows
+    assert exact_sizes(RECTANGLES['mirror'][0](), 'mirror', (10, 14), count=3) == [
+        (10, 13), (10, 15), (9, 13)]
+
+
+@pytest.mark.parametrize('near', [(3, 4, 5), 0, (7, -1), 2.5, ()])
+def test_a_size_is_a_side_or_a_pair(near):
+    with pytest.raises(ValueError, match='a side in pixels, or rows and columns'):
+        exact_sizes(L, 'p4', near)
 
 
 def test_behind_a_transposed_convolution_no_size_may_be_exact():

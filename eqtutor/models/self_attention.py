@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..core import one_of
+from ..core import FiltersOfFiveAxes, one_of
 from ..groups import Group, get_group
 from ..nn.layers import GroupLayerNorm2d, SpatialPool2d
 from ..nn.self_attention import GroupSelfAttention2d, LiftingSelfAttention2d
@@ -28,7 +28,7 @@ from .registry import register_model
 NORMS:dict[str, Callable[[int], nn.Module]] = {
     'joint': partial(nn.GroupNorm, 1), 'layer': GroupLayerNorm2d}
 
-class GSABlock(nn.Module):
+class GSABlock(FiltersOfFiveAxes):
     """Attention, then 1×1 maps, each added to its input, on maps `(b, c, |H|, h, w)`.
 
     Parameters
@@ -83,7 +83,7 @@ class GSABlock(nn.Module):
         return y + self.feed(y)
 
 # %% ../../nbs/3_papers/23b_self_attention_networks.ipynb #0000004d
-class GSANet(nn.Module):
+class GSANet(FiltersOfFiveAxes):
     """GSA-Net (P3, App. F) for any group: `(b, in_channels, h, w)` to `(b, classes)`.
 
     Parameters

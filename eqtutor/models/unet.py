@@ -10,7 +10,7 @@ __all__ = ['ConvBlock', 'GroupUNet', 'enlarging', 'check_halves']
 import torch
 from torch import Tensor, nn
 
-from ..core import check_positive, one_of
+from ..core import check_grid, check_positive, one_of
 from ..groups import Group, get_group
 from ..nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 from ..nn.decoders import GroupConvTranspose2d, GroupUpsample2d
@@ -57,6 +57,8 @@ class GroupUNet(nn.Module):
         how often it halves
     up : str, default 'upsample'
         'upsample' (nearest, and a convolution), 'transposed'
+    sides : str, default 'even'
+        multiples of 2**depth; 'odd': one more than multiples
     """
     def __init__(self,
         group:Group|str='p4',   # 'Z2' gives the plain U-Net
@@ -65,22 +67,28 @@ class GroupUNet(nn.Module):
         in_channels:int=1,
         depth:int=2,            # how often it halves
         up:str='upsample',      # 'upsample' (nearest, and a convolution), 'transposed'
+        sides:str='even',       # multiples of 2**depth; 'odd': one more than multiples
     ):
         super().__init__()
         check_positive(width=width, classes=classes, depth=depth)
         group, up = get_group(group), one_of(up, 'upsample', 'transposed')
+        odd = one_of(sides, 'even', 'odd') == 'odd'
+        if odd and up == 'upsample': check_grid(
+            group, "has no window that takes the pixel back which sides='odd' leaves "
+            "over in upsampling, up='transposed' needs none")
         widths = [width*2**i for i in range(depth + 1)]
-        self.group, self.pool = group, SpatialPool2d(2, group)
+        self.group, self.odd = group, odd
+        self.pool = SpatialPool2d(3, group, 2, 1) if odd else SpatialPool2d(2, group)
         self.down = nn.ModuleList([ConvBlock(in_channels, width, group, lifts=True)])
         self.up, self.across = nn.ModuleList(), nn.ModuleList()
         for narrow, wide in zip(widths, widths[1:]):
             self.down.append(ConvBlock(narrow, wide, group))
-            self.up.insert(0, enlarging(wide, narrow, group, up))
+            self.up.insert(0, enlarging(wide, narrow, group, up, odd))
             self.across.insert(0, ConvBlock(2*narrow, narrow, group))
         self.head = ProjectionConv2d(width, classes, 1, group)
 
     def forward(self, x:Tensor)->Tensor:
-        check_halves(x, len(self.up))
+        check_halves(x, len(self.up), self.odd)
         f, left = self.down[0](x), []
         for block in list(self.down)[1:]:
             left.append(f)                       # for the way up
@@ -89,18 +97,22 @@ class GroupUNet(nn.Module):
             f = block(torch.cat([left.pop(), enlarge(f)], 1))
         return self.head(f)
 
-def enlarging(in_channels:int, out_channels:int, group:Group, up:str)->nn.Module:
-    "A layer that doubles the sides."
+def enlarging(in_channels:int, out_channels:int, group:Group, up:str,
+              odd:bool=False)->nn.Module:
+    "A layer that doubles the sides; if odd, to one pixel less."
+    k = 3 if odd else 4
     if up == 'transposed':
-        return GroupConvTranspose2d(in_channels, out_channels, 4, group, 2, 1)
+        return GroupConvTranspose2d(in_channels, out_channels, k, group, 2, 1)
+    k = 4 if odd else 3
     return nn.Sequential(GroupUpsample2d(2),
-                         GroupConv2d(in_channels, out_channels, 3, group, padding=1))
+                         GroupConv2d(in_channels, out_channels, k, group, padding=1))
 
 def check_halves(
-    x:Tensor,  # `(…, h, w)`
-    depth:int, # how often it is halved
+    x:Tensor,       # `(…, h, w)`
+    depth:int,      # how often it is halved
+    odd:bool=False, # to one pixel more than half
 )->None:
-    """Raise where a side cannot be halved so often.
+    """Raise where a side cannot be halved so often, and name the nearest that can.
 
     Parameters
     ----------
@@ -108,7 +120,16 @@ def check_halves(
         `(…, h, w)`
     depth : int
         how often it is halved
+    odd : bool, default False
+        to one pixel more than half
     """
-    if all(n % 2**depth == 0 for n in x.shape[-2:]): return
-    raise ValueError(f'both sides must be multiples of {2**depth}, so that halving '
-                     f'{depth} times and doubling lead back: got {tuple(x.shape)}')
+    m, sides = 2**depth, tuple(x.shape[-2:])
+    if all(n % m == odd % m for n in sides): return
+    def nearest(odd:bool)->str:
+        near = (max(m*round((n - odd)/m), m) + odd for n in sides)
+        return '×'.join(map(str, near))
+    both = 'one more than multiples' if odd else 'multiples'
+    raise ValueError(f'both sides must be {both} of {m}, so that halving {depth} times '
+                     f'and doubling lead back: got {tuple(x.shape)}. {nearest(odd)} '
+                     f"would do, or {nearest(not odd)} with sides="
+                     f"'{'even' if odd else 'odd'}'")

@@ -260,6 +260,7 @@ class AffineLayer(nn.Module):
         super().__init__()
         kernel_size, = square_sizes(kernel_size=kernel_size)
         check_positive(in_channels=in_channels, out_channels=out_channels, heads=heads)
+        kernel_size, = square_sizes(kernel_size=kernel_size)
         check_odd(kernel_size=kernel_size)
         check_divides('heads', heads, out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels

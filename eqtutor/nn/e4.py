@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..core import (
     PADDING_MODES,
+    FiltersOfFiveAxes,
     IndexTables,
     check_divides,
     check_grid,
@@ -178,7 +179,7 @@ def _check_padding(padding:int|str, same:int)->None:
                      f'got {padding!r}; crop the output, or pool')
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000025
-class E4Conv2d(nn.Module):
+class E4Conv2d(FiltersOfFiveAxes):
     """E4, `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)` (P4, Eq. 12).
 
     In words: every place and pose writes a kernel of its own from its features (a linear

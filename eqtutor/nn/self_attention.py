@@ -281,6 +281,7 @@ class EquivariantSelfAttention2d(IndexTables):
         if head_channels is None: head_channels = max(out_channels//2, 1)
         check_positive(head_channels=head_channels, extent=extent)
         check_not_negative(crop=crop)
+        window, = square_sizes(window=window)
         if window is not None: check_odd(window=window)
         self.attention_dropout, self.value_dropout = attention_dropout, value_dropout
         for name in ('attention_dropout', 'value_dropout'):
