@@ -304,4 +304,5 @@ _ADVICE = (
     "Choose another size for the network's input: exact_sizes(net, group, near=…) of "
     'eqtutor.report names those near yours (crop or resize before the network: '
     'doing it between layers on one side breaks the symmetry itself), '
-    'or use stride 1 and a 2×2 max-pool. strict=False makes this a warning.')
+    'or use stride 1 and a 2×2 max-pool. strict=False makes this a warning. '
+    "Recipes: chapter 98, 'My sizes are odd'.")

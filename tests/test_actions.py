@@ -102,7 +102,7 @@ def test_check_exact_says_what_to_do():
         r'Expected \(size .* % stride == 0\. '
         r"Choose another size for the network's input: exact_sizes\(.*, or use stride 1 and a "
         r'2×2 max-pool\. '
-        r'strict=False makes this a warning\.$')
+        r"strict=False makes this a warning\. Recipes: chapter 98, 'My sizes are odd'\.$")
     with pytest.raises(ValueError, match=message): check_exact(torch.empty(6, 6), C(4), 3, stride=2)
 
 
