@@ -1,11 +1,12 @@
-"Packaging: every value comes from `settings.ini`, the file nbdev reads too."
+"""Packaging: every value comes from `settings.ini`, the file nbdev reads too; `MANIFEST.in` lists
+what a source distribution holds besides the package."""
+import re
 import shutil
 from configparser import ConfigParser
 from pathlib import Path
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
-from setuptools.command.sdist import sdist
 
 here = Path(__file__).parent
 config = ConfigParser(delimiters=['='], interpolation=None)
@@ -28,14 +29,6 @@ def copy_course(target):
             shutil.copy(source, goal)
 
 
-class SdistWithCourse(sdist):
-    "An sdist with what a wheel is built from: `settings.ini`, which this file reads; the course."
-    def make_release_tree(self, base_dir, files):
-        super().make_release_tree(base_dir, files)
-        shutil.copy(here/'settings.ini', base_dir)
-        copy_course(base_dir)
-
-
 class BuildWithCourse(build_py):
     "A wheel with the course as `eqtutor/course`: an editable install reads it where it lies."
     def run(self):
@@ -43,18 +36,32 @@ class BuildWithCourse(build_py):
         if not self.editable_mode: copy_course(Path(self.build_lib)/'eqtutor'/'course')
 
 
+def with_whole_links(text):
+    "The README where nothing lies beside it: its links lead to the repository."
+    files, raw = (f"{cfg['git_url']}/{kind}/{cfg['branch']}/" for kind in ('blob', 'raw'))
+    here = r'(?!https?:|mailto:|#)'
+    text = re.sub(rf'(!\[[^\]]*\]\(){here}', rf'\g<1>{raw}', text)
+    text = re.sub(rf'(\b(?:src|srcset)="){here}', rf'\g<1>{raw}', text)
+    return re.sub(rf'(\]\(){here}', rf'\g<1>{files}', text)
+
+
+site = cfg['doc_host'] + cfg['doc_baseurl'] + '/'
 EXTRAS = 'train', 'lab', 'grading', 'onnx', 'pcam', 'cluster', 'dev'
 pythons = [f'3.{minor}' for minor in range(int(cfg['min_python'].split('.')[1]), 15)]
 setup(
     name=cfg['lib_name'],
     version=cfg['version'],
     description=cfg['description'],
-    long_description=(here/'README.md').read_text(encoding='utf-8'),
+    long_description=with_whole_links((here/'README.md').read_text(encoding='utf-8')),
     long_description_content_type='text/markdown',
     author=cfg['author'],
     author_email=cfg['author_email'],
     url=cfg['git_url'],
-    license='Apache-2.0',
+    project_urls={'Documentation': site, 'Source': cfg['git_url'],
+                  'Issues': f"{cfg['git_url']}/issues",
+                  'Changelog': f"{cfg['git_url']}/blob/{cfg['branch']}/CHANGELOG.md"},
+    license_expression='Apache-2.0',
+    license_files=['LICENSE'],
     keywords=cfg['keywords'],
     packages=find_packages(include=['eqtutor', 'eqtutor.*']),
     # An editable install then puts this folder on Python's path. By default it hooks into imports,
@@ -66,7 +73,7 @@ setup(
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
                   'eqtutor.grading': ['*.html', '*.js'],
                   'eqtutor.grading.nbgrader': ['*.html', '*.j2']},
-    cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
+    cmdclass={'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),
     extras_require={extra: cfg[f'{extra}_requirements'].split() for extra in EXTRAS},
@@ -74,6 +81,5 @@ setup(
                   'nbdev': [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"]},
     classifiers=['Development Status :: 3 - Alpha', 'Intended Audience :: Science/Research',
                  'Intended Audience :: Education',
-                 'License :: OSI Approved :: Apache Software License',
                  *(f'Programming Language :: Python :: {v}' for v in pythons)],
 )

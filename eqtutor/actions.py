@@ -322,6 +322,7 @@ _ADVICE = (
     "Choose another size for the network's input: exact_sizes(net, group, near=…) of "
     'eqtutor.report names those near yours (crop or resize before the network: '
     'doing it between layers on one side breaks the symmetry itself), '
-    'or take other windows: with stride 2, those of 3 pixels and padding 1 are exact on '
-    'odd sides (65×49 becomes 33×25, 17×13, 9×7), those of 2 pixels on even ones, a '
-    'pool behind stride 1 say. strict=False makes this a warning.')
+    'or take other windows: with stride 2, those of 3 pixels and padding 1 are exact '
+    'on odd sides (65×49 becomes 33×25, 17×13, 9×7), those of 2 pixels on even ones, '
+    'a pool behind stride 1 say. strict=False makes this a warning. '
+    "Recipes: chapter 98, 'My sizes are odd'.")

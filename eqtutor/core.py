@@ -297,7 +297,8 @@ def filter_matrices(
     k = kernel_size
     if k % 2 == 0:
         raise ValueError(f'{group.name} turns filters between pixels, which needs an '
-                         f'odd kernel_size, got {k}: use {k - 1} or {k + 1}')
+                         f'odd kernel_size, got {k}: use {k - 1} or {k + 1} '
+                         "(chapter 98, 'I want C8')")
     to_rings = torch.linalg.pinv(ring_filters(k, group.matrices[0]))
     return torch.stack([ring_filters(k, m) @ to_rings for m in group.matrices])
 

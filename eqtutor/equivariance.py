@@ -206,7 +206,7 @@ def _as_arrows(f:Callable, x:Tensor, y:Tensor, group:Group, tol:float, **told)->
                 'where that is said.')
     if len(readings(y, kind)) == 1 or kind == 'vector': return ''
     return (" Two channels were read as two scalars; if they are an arrow, say "
-            "kind='vector'.")
+            "kind='vector' (chapter 98, 'My output is a field').")
 
 def _worst(difference:Tensor, moved:Tensor, want:Tensor, kind:str)->str:
     "Where f(hx) and h f(x) differ most, and their values there."

@@ -103,7 +103,7 @@ def test_check_exact_says_what_to_do():
         r"Choose another size for the network's input: exact_sizes\(.*, or take other windows: "
         r'with stride 2, those of 3 pixels and padding 1 are exact on odd sides \(65×49 .*\), '
         r'those of 2 pixels on even ones, .*\. '
-        r'strict=False makes this a warning\.$')
+        r"strict=False makes this a warning\. Recipes: chapter 98, 'My sizes are odd'\.$")
     with pytest.raises(ValueError, match=message): check_exact(torch.empty(6, 6), C(4), 3, stride=2)
 
 

@@ -4,8 +4,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
+import zipfile
 from configparser import ConfigParser
+from email import message_from_bytes
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
@@ -13,10 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from pages import relative_links
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT/'eqtutor'
-FILES = 'settings.ini', 'setup.py', 'pyproject.toml', 'README.md', 'LICENSE'
+FOLDERS = 'nbs', 'eqtutor', 'results', 'tools', 'tests', 'binder', '.ci', '.github'
 OUTPUT = dict(text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 DEV_ONLY = 'nbdev', 'fastcore', 'execnb', 'ghapi', 'IPython', 'ipywidgets', 'nbformat', 'pytest'
 
@@ -24,9 +28,10 @@ DEV_ONLY = 'nbdev', 'fastcore', 'execnb', 'ghapi', 'IPython', 'ipywidgets', 'nbf
 def project(folder):
     "A copy of what the package is made from: tools may write there."
     skip = shutil.ignore_patterns('__pycache__', '.*')
-    for name in 'nbs', 'eqtutor', 'results', 'tools':
-        shutil.copytree(ROOT/name, folder/name, ignore=skip)
-    for name in FILES: shutil.copy(ROOT/name, folder)
+    for name in FOLDERS:
+        if (ROOT/name).is_dir(): shutil.copytree(ROOT/name, folder/name, ignore=skip)
+    for path in ROOT.iterdir():
+        if path.is_file() and path.name[0] != '.': shutil.copy(path, folder)
     return folder
 
 def run(*command, cwd, **env):
@@ -202,6 +207,50 @@ def test_release_is_accepted_and_small(wheel):
     assert [f.suffix for f in files] == ['.whl', '.gz']
     assert run('-m', 'twine', 'check', '--strict', *files, cwd=wheel.parent).count('PASSED') == 2
     assert wheel.stat().st_size < 15e6
+
+def test_the_long_description_stands_alone(wheel):
+    "On a page of its own nothing lies beside it: each link leads to a file of the repository."
+    with zipfile.ZipFile(wheel) as archive:
+        name, = (n for n in archive.namelist() if n.endswith('.dist-info/METADATA'))
+        about = message_from_bytes(archive.read(name))
+    text, own = about.get_payload(decode=True).decode(), settings()['git_url']
+    readme = (ROOT/'README.md').read_text(encoding='utf-8')
+    assert relative_links(text) == [] and relative_links(readme) != []
+    paths = re.findall(rf'{own}/(?:blob|raw)/main/([^)"#\s]+)', text)
+    assert len(paths) >= len(relative_links(readme))
+    assert [p for p in paths if not (ROOT/p).exists()] == []
+    assert not [p for p in re.findall(rf'{own}/blob/main/(\S+?)[)"]', text)
+                if p.endswith(('.png', '.gif', '.svg'))], 'a picture has a page for its address'
+
+
+def test_the_metadata_are_those_of_today(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        name, = (n for n in archive.namelist() if n.endswith('.dist-info/METADATA'))
+        about = message_from_bytes(archive.read(name))
+    assert about['License-Expression'] == 'Apache-2.0' and not about['License']
+    addresses = dict(line.split(', ') for line in about.get_all('Project-URL'))
+    assert {*addresses} == {'Documentation', 'Source', 'Issues', 'Changelog'}
+    assert all(address.startswith('https://') for address in addresses.values())
+    classifiers = about.get_all('Classifier')
+    assert 'Programming Language :: Python :: 3.14' in classifiers
+    assert not [c for c in classifiers if c.startswith('License')], 'the expression says it'
+
+
+def test_the_source_distribution_has_tests_that_run(wheel, tmp_path):
+    "All that `pytest` wants of a checkout, but for git."
+    with tarfile.open(next(wheel.parent.glob('*.tar.gz'))) as archive:
+        archive.extractall(tmp_path, filter='data')
+    root, = tmp_path.iterdir()
+    sources = {'tests': '*', 'tools': '*', 'nbs': '*.ipynb', 'results': '*.json'}
+    for folder, pattern in sources.items():
+        assert snapshot(ROOT/folder, pattern).keys() <= snapshot(root/folder, pattern).keys()
+    for name in 'conftest.py', 'CITATION.cff', 'CHANGELOG.md', 'settings.ini', 'nbs/ruff.toml':
+        assert (root/name).is_file(), name
+    docs = 'tests/nn/test_layer_docs.py'
+    tests = 'tests/test_names.py', f'{docs}::test_each_public_layer_has_an_entry'
+    done = run('-m', 'pytest', '-n0', '-q', *tests, cwd=root, PYTHONPATH=str(root))
+    assert ' passed' in done and 'failed' not in done
+
 
 ASSETS = '*.js', '*.css', '*.html', '*.safetensors', '*.c', '*.h'
 

@@ -57,6 +57,7 @@ class LayerDoc:
     per:str='place'        # 'place' of the output, 'input place' or 'picture'
     about:float=1.         # how much more than `cost` it may be
     spends:str=''          # more about its cost
+    arrows:str=''          # where pairs of channels are arrows: 'input' or 'output'
 
 
 LETTERS = ('i and o are the channels of input and output (c, where they are one number), k is the '
@@ -91,6 +92,22 @@ LAYERS = dict(
         'grid', 'o·|H|·i·|H|·k²', ON_GROUP, "4, 6, 4, 'p4m', stride=2, padding=1",
         (2, 6, 8, 32, 32), per='input place', spends='kernel_size 4, stride 2 and padding 1 double '
         'the sides.'),
+    VectorLiftingConv2d=LayerDoc(
+        'weiler2019general',
+        'pairs of channels are arrows, which turn with the picture. In every pose h each is '
+        'written in the axes that h has turned, as two numbers; these are correlated with a '
+        'filter moved by h.',
+        'grid', 'o·|H|·i·k²', IMAGE, "4, 6, 3, 'p4m', padding='same'", (2, 6, 8, 16, 16), STRIDE,
+        about=1.1,
+        spends='That is as much as lifting i numbers costs.', arrows='input'),
+    VectorProjectionConv2d=LayerDoc(
+        'weiler2019general',
+        'every pose q of the input is correlated with the filters moved by q, two for each arrow, '
+        'whose answers are steps along the axes that q has turned; the steps of all poses are '
+        'added. Pairs of channels of the output are arrows, which turn with the picture.',
+        'grid', 'o·i·|H|·k²', ON_GROUP, "4, 6, 3, 'p4m', padding='same'", (2, 6, 16, 16), STRIDE,
+        about=1.1,
+        spends='That is as much as projecting to o numbers costs.', arrows='output'),
     # --- norms and pools
     GroupBatchNorm2d=LayerDoc(
         'ioffe2015batch cohen2016group',

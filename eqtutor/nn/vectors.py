@@ -59,17 +59,47 @@ class VectorConv2d(EquivariantConv2d):
 class VectorLiftingConv2d(VectorConv2d):
     """Arrows `(b, 2·c, h, w)` to `(b, o, |H|, h, w)`: y[o,h] = Σᵢ corr(vᵢ, 𝓛_h W[o,i]).
 
+    In words: pairs of channels are arrows, which turn with the picture. In every pose h
+    each is written in the axes that h has turned, as two numbers; these are correlated with
+    a filter moved by h.
+
     Parameters
     ----------
     in_channels : int
         of the input, two for each arrow
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square
     group : Group | str
         a `Group` or its name
     **options
         stride, padding, dilation, bias, …: see `LiftingConv2d`
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: about o·|H|·i·k² multiply-accumulates for each place of the output; i and o are
+    the channels of input and output (c, where they are one number), k is the window, |H|
+    the order of the group. That is as much as lifting i numbers costs.
+
+    References
+    ----------
+    Maurice Weiler, Gabriele Cesa, General E(2)-Equivariant Steerable CNNs, 2019,
+    https://arxiv.org/abs/1911.08251
+
+    Examples
+    --------
+    >>> from eqtutor.nn import VectorLiftingConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = VectorLiftingConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 
@@ -92,9 +122,15 @@ class VectorLiftingConv2d(VectorConv2d):
 class VectorProjectionConv2d(VectorConv2d):
     """`(b, c, |H|, h, w)` to arrows `(b, 2·o, h, w)`: v[o] = Σ corr(f[i,q], 𝓛_q W[o,i]).
 
+    In words: every pose q of the input is correlated with the filters moved by q, two for
+    each arrow, whose answers are steps along the axes that q has turned; the steps of all
+    poses are added. Pairs of channels of the output are arrows, which turn with the
+    picture.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         of the output, two for each arrow
     kernel_size : int
@@ -103,6 +139,31 @@ class VectorProjectionConv2d(VectorConv2d):
         a `Group` or its name
     **options
         stride, padding, dilation, …: see `ProjectionConv2d`
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: about o·i·|H|·k² multiply-accumulates for each place of the output; i and o are
+    the channels of input and output (c, where they are one number), k is the window, |H|
+    the order of the group. That is as much as projecting to o numbers costs.
+
+    References
+    ----------
+    Maurice Weiler, Gabriele Cesa, General E(2)-Equivariant Steerable CNNs, 2019,
+    https://arxiv.org/abs/1911.08251
+
+    Examples
+    --------
+    >>> from eqtutor.nn import VectorProjectionConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = VectorProjectionConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 16, 16])
     """
     projects = True
 
