@@ -10,7 +10,15 @@ from itertools import zip_longest
 import pytest
 import yaml
 from pages import NBS, ROOT, chapters, page_of, read_all
-from site_pages import list_faults, output_of, pandoc, pipe_faults, reader, shapes
+from site_pages import (
+    list_faults,
+    options_of,
+    output_of,
+    pandoc,
+    pipe_faults,
+    reader,
+    shapes,
+)
 
 BOOK = read_all()
 INDEX = '\n\n'.join(BOOK['index.ipynb'].markdown())
@@ -49,6 +57,11 @@ def test_site_is_tried_before_it_is_published():
 def test_what_nbdev_would_publish_all_the_same_stops_the_pages(output):
     "An error, and HTML that a page needs a CDN for."
     with pytest.raises(ValueError, match='an error, or HTML'): output_of(output, {}, None)
+
+def test_directive_that_quarto_cannot_read_stops_the_pages():
+    for line in '#| fig-alt: A ring: four panels', '#| fig-alt: [A ring':
+        with pytest.raises(yaml.YAMLError): options_of(line)
+    with pytest.raises(ValueError, match='twice'): options_of('#| label: a\n#| label: b')
 
 
 # --- tables of chapters
