@@ -483,7 +483,7 @@ def lab(
     words = [folder, *(arguments or [])]
     if folder.startswith('-'): words = ['eqtutor-course', *words]   # behind a --
     with explained():
-        from .labs.student import copy_course, open_lab
+        from .tutor.student import copy_course, open_lab
         if not words[0].strip(): raise ValueError('The name of the folder is empty.')
         place = writable_folder(Path(words[0]).expanduser(), 'another folder')
         done = copy_course(place, solutions, colab=colab, complete=complete)
@@ -497,6 +497,10 @@ labs = typer.Typer(
     help='Exercises: students\' notebooks, marks, and one\'s own progress.',
     no_args_is_help=True)
 app.add_typer(labs, name='labs')
+
+def chapter_names(chapters:list[str], more:list[str]|None)->list[str]:
+    "Names of chapters, behind commas or blanks."
+    return [name for word in [*chapters, *(more or [])] for name in word.split(',') if name]
 
 @labs.command('build', help=(
     "Write students' notebooks: solutions replaced by stubs, no "
@@ -519,16 +523,50 @@ def labs_build(
     as_json:bool=typer.Option(False, '--json', help='Print the files as a JSON list.'),
 )->None:
     "Write students' notebooks."
-    words = [*chapters, *(more or [])]
-    names = [name for word in words for name in word.split(',') if name]
+    names = chapter_names(chapters, more)
     with explained():
-        from .labs.roster import read_roster
-        from .labs.student import build
+        from .grading.roster import read_roster
+        from .tutor.student import build
         students = read_roster(by_student.expanduser()).names if by_student else []
         place = writable_folder(out.expanduser(), 'another folder')
         written = build(place, names, students, seed)
     text = f'{len(written)} notebooks in {out}: ' + ', '.join(p.stem for p in written)
     typer.echo(json.dumps([str(p) for p in written]) if as_json else text)
+
+@labs.command('course', help=(
+    'Write a course for nbgrader: source/<chapter>/, nbgrader_config.py with our judge, and '
+    'README.md with the steps. What is there stays as it is.'))
+def labs_course(
+    folder:Path=typer.Argument(..., help='Folder of the course.'),
+    more:list[str]=typer.Argument(None, help='Further chapters: --chapters 01 05.'),
+    chapters:list[str]=typer.Option(
+        [], help='05 or 05_convolution; more of them behind commas or blanks.  '
+                 '[default: all that have exercises]'),
+    zone:str=typer.Option(
+        '', '--timezone', help="Of the times in Moodle's worksheet, Europe/Vienna.  "
+                               "[default: this computer's]"),
+)->None:
+    "Write a course for nbgrader."
+    with explained():
+        from .grading.nbgrader.course import write_course
+        place = writable_folder(folder.expanduser(), 'another folder')
+        done = write_course(place, chapter_names(chapters, more), zone)
+    lines = [f'{len(done["written"])} files in {folder}: README.md there tells the steps']
+    typer.echo('\n'.join([*lines, *(f'kept: {path}' for path in done['kept'])]))
+
+@labs.command('extend', help=(
+    "Give a student of an nbgrader course, or a team, an extension, also before they hand in. "
+    "Call it in the course's folder."))
+def labs_extend(
+    assignment:str=typer.Argument(..., help='05_convolution'),
+    student:str=typer.Argument(..., help='As nbgrader calls them: `nbgrader db student list`.'),
+    days:float=typer.Option(..., help='In all; 0 takes it back.'),
+)->None:
+    "Give a student an extension."
+    with explained():
+        from .grading.nbgrader.late import extend
+        due = extend(Path('.'), assignment, student, days)
+    typer.echo(f'{student}: {assignment} until {due:%Y-%m-%d %H:%M} UTC')
 
 @labs.command('grade', help=(
     'Grade submissions, each in a sandbox of its own (bubblewrap): no '
@@ -577,9 +615,9 @@ def labs_grade(
     def report(record:dict)->None:
         if not as_json: typer.echo(_marks_line(record))
     with explained():
-        from .labs.grade import grade
-        from .labs.gradebook import Policy
-        from .labs.sandbox import Limits
+        from .grading.grade import grade
+        from .grading.gradebook import Policy
+        from .grading.sandbox import Limits
         paths = [p.expanduser() for p in submissions]
         records = grade(paths, out.expanduser(), chapter, Limits(seconds, memory),
                         workers, seed, unsafe, roster and roster.expanduser(), report,
@@ -616,7 +654,7 @@ def labs_progress(
     "Where you stand: each exercise of your notebooks, and what to look at."
     paths = [p.expanduser() for p in notebooks or [Path('.')]]
     with explained():
-        from .labs.progress import progress, progress_table
+        from .grading.progress import progress, progress_table
         rows = progress(paths)
     if as_json: typer.echo(json.dumps(rows, ensure_ascii=False))
     else: typer.echo(progress_table(rows))

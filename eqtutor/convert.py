@@ -3,17 +3,26 @@ pretrained weights where they fit."""
 # Plain module: edited by hand, no notebook exports it.
 
 import copy
+import inspect
+import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from .converted import check_converted, refused_layer, refused_operation
+from .converted import (
+    check_converted,
+    normalises_channels,
+    own_forward,
+    pad_layer,
+    refused_layer,
+    refused_operation,
+)
 from .core import one_of
 from .cost import count_macs, count_parameters
 from .export import put_at
@@ -21,41 +30,70 @@ from .groups import Group, get_group
 from .measure import interleaved
 from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .nn.decoders import GroupConvTranspose2d, GroupUpsample2d
-from .nn.layers import GroupAdaptivePool2d, GroupBatchNorm2d, GroupPool, SpatialPool2d
-from .trace import Call, record_calls
+from .nn.layers import (
+    GroupAdaptivePool2d,
+    GroupBatchNorm2d,
+    GroupLayerNorm2d,
+    GroupPool,
+    SpatialPool2d,
+)
+from .trace import Call, Source, record_calls
 
 _WEIGHTS = nn.Conv2d, nn.ConvTranspose2d, nn.Linear
 _POOLS = nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d
+_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm
 
 def _next_layers(calls:list[Call])->list[set[type]]:
     "For each call the kinds of layers with weights that hear of it next."
     nexts:list[set[type]] = [set() for _ in calls]
     for i in reversed(range(len(calls))):
-        kind = type(calls[i].function)
-        heard = {kind} if kind in _WEIGHTS else nexts[i]
+        kinds:set[type] = {kind for kind in _WEIGHTS if isinstance(calls[i].function, kind)}
+        heard = kinds or nexts[i]
         for source in calls[i].sources:
             if source and source[0] >= 0: nexts[source[0]] |= heard
     return nexts
 
-def _becomes(call:Call, before:str, after:set[type])->str:
-    "What a call makes of a picture, feature map, …"
-    kind = type(call.function)
-    if before == 'picture' and kind in (nn.Conv2d, nn.ConvTranspose2d):
-        return 'feature map'
-    if kind is nn.Linear and before != 'feature map': return 'output'
+def _read_by_place(calls:list[Call])->set[int]:
+    "Pools of which a linear layer reads the places one by one: numbers of calls."
+    left:dict[Source|None, int] = {}   # by tensor, the pool that left its places
+    read = set()
+    for i, call in enumerate(calls[:-1]):
+        x, y = call.inputs[0], call.outputs[0]
+        pool = next((left[s] for s in call.sources if s in left), None)
+        if pool is not None and isinstance(call.function, nn.Linear) and x.ndim == 2:
+            read.add(pool)
+        if isinstance(call.function, _POOLS):
+            pool = i if y.shape[-2:].numel() > 1 else None
+        elif y.numel() < x.numel(): pool = None   # some are put together, or left out
+        if pool is not None: left |= {(i, k): pool for k in range(len(call.outputs))}
+    return read
+
+def _becomes(call:Call, before:str, after:set[type], by_place:bool)->str:
+    "What a call makes of a picture, feature map, …; of a pool the places may be read by place."
+    convolves = isinstance(call.function, nn.Conv2d | nn.ConvTranspose2d)
+    if before == 'picture' and convolves: return 'feature map'
+    if isinstance(call.function, nn.Linear) and before != 'feature map': return 'output'
     if before != 'feature map': return before
-    if kind in (nn.Conv2d, nn.ConvTranspose2d) and not after: return 'output'
-    pools = kind in _POOLS and not after & {nn.Conv2d, nn.ConvTranspose2d}
-    return 'pooled' if pools else before
+    if convolves and not after: return 'output'
+    if _is_flatten(call) and after == {nn.Linear}: return 'flat'
+    pools = isinstance(call.function, _POOLS) and not after & {nn.Conv2d, nn.ConvTranspose2d}
+    return 'pooled' if pools and not by_place else before
+
+def _is_flatten(call:Call)->bool:
+    "Does it lay out channels and places of each picture in a row?"
+    x, y = call.inputs[0], call.outputs[0]
+    named = isinstance(call.function, nn.Flatten) or call.name in ('flatten', 'view', 'reshape')
+    return named and x.ndim == 4 and y.shape == (len(x), x[0].numel())
 
 @dataclass(frozen=True)
 class Role:
     "What a layer of the plain network reads and gives."
     name:str       # of the layer
     layer:nn.Module
-    before:str     # 'picture', 'feature map', 'pooled' or 'output'
+    before:str     # 'picture', 'feature map', 'flat', 'pooled' or 'output'
     after:str
     axes:int       # of the tensor it reads in the plain network
+    laid:tuple[int, ...] = ()   # before a linear layer: channels, rows, columns in a row
 
 def roles(
     net:nn.Module,
@@ -63,28 +101,28 @@ def roles(
 )->list[Role]:
     "The layers of a plain network, each with what it reads and gives."
     with torch.no_grad(): calls = record_calls(net, x)
-    nexts, state = _next_layers(calls), {(-1, 0): 'picture'}
+    nexts, read = _next_layers(calls), _read_by_place(calls)
+    state:dict[Source|None, str] = {(-1, 0): 'picture'}
+    laid:dict[Source|None, tuple[int, ...]] = {}   # what was laid out in a row
     by_name:dict[str, Role] = {}
-    places:dict[tuple[int, int], Call] = {}   # where more than one is left by a pool
     for i, call in enumerate(calls[:-1]):
         before = _joined(call, {state[s] for s in call.sources if s})
-        after = _becomes(call, before, nexts[i])
+        after = _becomes(call, before, nexts[i], i in read)
         state |= {(i, k): after for k in range(len(call.outputs))}
+        x, y = call.inputs[0], call.outputs[0]
+        if after == 'flat' and before != after: laid[i, 0] = tuple(x.shape[1:])
+        elif before == 'flat' and y.shape == x.shape:
+            found = [laid[source] for source in call.sources if source in laid]
+            if found: laid[i, 0] = found[0]
         if call.is_layer:
-            role = Role(call.name, call.function, before, after, call.inputs[0].ndim)
+            shape = laid.get(call.sources[0], ())
+            role = Role(call.name, call.function, before, after, x.ndim, shape)
             first = by_name.setdefault(role.name, role)
             if (first.before, first.after) != (before, after): raise ValueError(
                 f'{role.name} is called twice, once on a {first.before} and once on a '
                 f'{before}: make two layers of it')
-        elif before == 'feature map' and (why := refused_operation(call)):
+        elif before == 'feature map' and (why := refused_operation(call, after)):
             raise ValueError(f'{call.name} in {call.where} {why}')
-        pool = next((places[s] for s in call.sources if s in places), None)
-        if pool: _check_places(call, pool)
-        x, y = call.inputs[0], call.outputs[0]
-        if before != after == 'pooled':
-            pool = call if y.shape[-2:].numel() > 1 else None
-        elif y.numel() < x.numel(): pool = None   # some are put together, or left out
-        if pool: places[i, 0] = pool
     return list(by_name.values())
 
 def _joined(call:Call, befores:set[str])->str:
@@ -100,18 +138,6 @@ def _joined(call:Call, befores:set[str])->str:
     where, both = call.where or 'a layer', ' and '.join(sorted(befores))
     raise ValueError(f'{call.name} ({where}) joins {both}: {remedy}')
 
-def _check_places(call:Call, pool:Call)->None:
-    "Raise where a linear layer reads places, each with weights of its own."
-    m:Any = call.function
-    if not isinstance(m, nn.Linear) or call.inputs[0].ndim != 2: return
-    rows, columns = pool.outputs[0].shape[-2:]
-    one, less = f'nn.{type(pool.function).__name__}(1)', m.in_features//(rows*columns)
-    raise ValueError(
-        f'{call.name}: nn.Linear({m.in_features}, {m.out_features}) has weights for '
-        f'each of the {rows}×{columns} places that {pool.name} leaves, and a turn '
-        f'exchanges them: {one} for {pool.name}, and nn.Linear({less}, '
-        f'{m.out_features})')
-
 def _number(layer:Any, name:str)->int:
     "A size that must be the same for rows and columns."
     value = getattr(layer, name)
@@ -120,7 +146,7 @@ def _number(layer:Any, name:str)->int:
     if pair[0] == pair[-1]: return pair[0]
     raise ValueError(f'{type(layer).__name__} has {name} {value}, and layers on a '
                      'group take one number for both: a quarter turn exchanges rows '
-                     'and columns')
+                     f'and columns, so {name}={max(pair)} say')
 
 class _Converter:
     "Makes the counterpart of one layer after another."
@@ -140,18 +166,30 @@ class _Converter:
         except ValueError as error: raise ValueError(f'{role.name}: {error}') from None
 
     def counterpart(self, role:Role)->nn.Module|None:
+        if role.after == 'flat' and role.before != 'flat': return None
+        if role.before == 'flat': return self.of_a_row(role)
         if role.before == 'pooled' and isinstance(role.layer, nn.Linear):
             return self.linear(role)
-        if isinstance(role.layer, nn.MaxPool2d | nn.AvgPool2d): return self.pool(role)
-        if 'feature map' not in (role.before, role.after): return None
-        if make := _find(self.counterparts(), role.layer): return make(role)
+        shape = getattr(role.layer, 'normalized_shape', (0,))
+        if role.before == 'pooled' and isinstance(role.layer, _NORMS) and len(shape) == 1:
+            return self.norm_of_pooled(role)
+        pools = nn.MaxPool2d, nn.AvgPool2d
+        if 'feature map' not in (role.before, role.after) and (
+            not isinstance(role.layer, pools)): return None
+        for kinds, make in self.counterparts().items():
+            if not isinstance(role.layer, kinds): continue
+            if words := own_forward(role.layer, kinds): raise ValueError(words)
+            return make(role)
+        if normalises_channels(role.layer): return self.layer_norm(role)
         if not (why := refused_layer(role.layer, role.axes)): return None
         raise ValueError(f'{type(role.layer).__name__} on a feature map {why}')
 
     def counterparts(self)->dict[tuple, Callable]:
         return {(nn.Conv2d,): self.convolution, (nn.ConvTranspose2d,): self.transposed,
-                (nn.BatchNorm2d,): self.norm, (nn.Upsample,): self.upsample,
-                _POOLS: self.adaptive, (nn.Dropout2d,): self.dropout}
+                (nn.BatchNorm2d,): self.norm, (nn.GroupNorm,): self.group_norm,
+                (nn.InstanceNorm2d,): self.instance_norm, (nn.Upsample,): self.upsample,
+                (nn.MaxPool2d, nn.AvgPool2d): self.pool, _POOLS: self.adaptive,
+                (nn.Dropout2d,): self.dropout, tuple(_PADS): self.pad}
 
     def convolution(self, role:Role)->nn.Module:
         m:Any = role.layer
@@ -159,13 +197,15 @@ class _Converter:
         if role.after == 'output': cls = ProjectionConv2d   # type: ignore[assignment]
         names = 'stride', 'padding', 'dilation'
         sizes:dict[str, Any] = {name: _number(m, name) for name in names}
-        new = cls(self.wide(m.in_channels, role.before),
-                  self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
-                  self.group, bias=m.bias is not None,
-                  groups=self.blocks(m, role), **sizes)
-        if m.padding_mode == 'zeros': return new
-        raise ValueError(f'it pads by {m.padding_mode!r}, and layers on a group by '
-                         "zeros alone: padding_mode='zeros'")
+        if m.padding_mode != 'zeros':
+            if 'padding_mode' not in inspect.signature(cls).parameters: raise ValueError(
+                f'it pads by {m.padding_mode!r}, and layers on a group by zeros alone: '
+                f'{pad_layer(m.padding_mode, m.padding)}, a layer, before it')
+            sizes['padding_mode'] = m.padding_mode
+        return cls(self.wide(m.in_channels, role.before),
+                   self.wide(m.out_channels, role.after), _number(m, 'kernel_size'),
+                   self.group, bias=m.bias is not None,
+                   groups=self.blocks(m, role), **sizes)
 
     def blocks(self, m:Any, role:Role)->int:
         "The number of blocks: with one channel a block it grows with the width."
@@ -190,6 +230,66 @@ class _Converter:
         return GroupBatchNorm2d(self.wide(m.num_features), m.eps, m.momentum, m.affine,
                                 m.track_running_stats)
 
+    def norm_of_pooled(self, role:Role)->nn.Module:
+        "The same norm, whatever its forward method, of the new number of channels."
+        m:Any = copy.deepcopy(role.layer)
+        for name in 'num_features', 'num_channels':
+            if hasattr(m, name): setattr(m, name, self.wide(getattr(m, name)))
+        if isinstance(m, nn.LayerNorm):
+            m.normalized_shape = tuple(map(self.wide, m.normalized_shape))
+        for t in (*m.parameters(), *m.buffers()):
+            if t.ndim: t.data = t.new_empty(self.wide(len(t)))
+        m.reset_parameters()
+        return m
+
+    def group_norm(self, role:Role)->nn.Module:
+        "Of torch: statistics over poses too, and scale and shift of each channel."
+        m:Any = role.layer
+        n = self.wide(m.num_channels)
+        groups = n if m.num_groups == m.num_channels else m.num_groups
+        if n % groups == 0: return nn.GroupNorm(groups, n, m.eps, m.affine)
+        raise ValueError(f'width {self.width:g} makes {n} channels of {m.num_channels}, '
+                         f'which nn.GroupNorm cannot part in {groups}: num_groups='
+                         f'{math.gcd(groups, n)}, or another width')
+
+    def instance_norm(self, role:Role)->nn.Module:
+        m:Any = role.layer
+        return nn.InstanceNorm3d(self.wide(m.num_features), m.eps, m.momentum, m.affine,
+                                 m.track_running_stats)
+
+    def layer_norm(self, role:Role)->nn.Module:
+        m:Any = role.layer
+        new = GroupLayerNorm2d(self.wide(m.normalized_shape[0]), m.eps)
+        for name in 'weight', 'bias':
+            if getattr(m, name) is None: setattr(new, name, None)
+        return new
+
+    def pad(self, role:Role)->nn.Module:
+        "The same on five axes, where the poses are not padded."
+        m:Any = role.layer
+        return next(_PADS[kind] for kind in _PADS if isinstance(m, kind))((*m.padding, 0, 0))
+
+    def of_a_row(self, role:Role)->nn.Module|None:
+        "Behind a flatten: a linear layer is a convolution by filters as large as the map."
+        m:Any = role.layer
+        if isinstance(m, nn.Linear) and role.laid: return self.head(m, *role.laid)
+        if all(p.numel() == 1 for p in m.parameters()): return None
+        if isinstance(m, nn.Linear): raise ValueError(
+            'between the flatten and this nn.Linear some entries are left out or joined, '
+            'and places and poses cannot be told apart: do that before the flatten')
+        raise ValueError(f'{type(m).__name__} has weights for each entry of a row of '
+                         'places, and a turn exchanges them: put it before the flatten, '
+                         'with weights for each channel, nn.BatchNorm2d say')
+
+    def head(self, m:nn.Linear, channels:int, rows:int, columns:int)->nn.Module:
+        if rows != columns: raise ValueError(
+            f'it reads {rows}×{columns} places, and a quarter turn makes {columns}×{rows} '
+            'of them: put nn.AdaptiveAvgPool2d(1), a layer, before the flatten')
+        wide = self.wide(channels)
+        conv = GroupConv2d(wide, m.out_features, rows, self.group, bias=m.bias is not None)
+        return nn.Sequential(nn.Unflatten(1, (wide, len(self.group), rows, columns)), conv,
+                             GroupPool(self.reduce), nn.Flatten())
+
     def upsample(self, role:Role)->nn.Module:
         m:Any = role.layer
         factor = m.scale_factor and _number(m, 'scale_factor')
@@ -199,10 +299,7 @@ class _Converter:
                          'align_corners=False')
 
     def pool(self, role:Role)->nn.Module:
-        m:Any = role.layer
-        if m.ceil_mode:
-            raise ValueError(f'{m} lets a window hang over at one end, where a size '
-                             'leaves some: ceil_mode=False')
+        m:Any = role.layer   # on sizes that are exact, ceil_mode changes nothing
         for name, usual in _USUAL.items():
             if getattr(m, name, usual) in (usual, (usual, usual)): continue
             raise ValueError(f'{m} has no counterpart: SpatialPool2d knows {name}='
@@ -229,10 +326,9 @@ class _Converter:
 _USUAL = dict(dilation=1, return_indices=False, count_include_pad=True,
               divisor_override=None)
 
-def _find(table:Mapping[tuple, Callable], layer:nn.Module)->Callable|None:
-    for kinds, make in table.items():
-        if isinstance(layer, kinds): return make
-    return None
+_PADS:dict[type[nn.Module], Any] = {
+    nn.ReflectionPad2d: nn.ReflectionPad3d, nn.ReplicationPad2d: nn.ReplicationPad3d,
+    nn.CircularPad2d: nn.CircularPad3d}
 
 
 def convert(
@@ -249,7 +345,8 @@ def convert(
     A picture and what generators of the group make of it go through a copy of the
     result. A `ValueError` names the layer or the line that has no counterpart or breaks
     the symmetry, and what to write there. Off the pixel grid (C8) the same network on
-    p4 or p4m is measured.
+    p4 or p4m is measured. A linear layer behind a flatten becomes a convolution as large
+    as the map, |H| times the weights: `nn.AdaptiveAvgPool2d(1)` before it costs less.
 
     Parameters
     ----------
@@ -306,12 +403,15 @@ def put_weights(
 )->None:
     "Plain weights in a layer on the group: each pose hears of itself alone."
     if isinstance(new, EquivariantConv2d): return _put_filters(new, old)
+    if isinstance(old, nn.Linear) and isinstance(new, nn.Sequential):   # a head
+        return _put_filters(cast(Any, new[1]), old)
     if old.state_dict(): new.load_state_dict(old.state_dict())
 
 def _put_filters(new:EquivariantConv2d, old:Any)->None:
     weight = old.weight
     if isinstance(old, nn.ConvTranspose2d):    # torch has the inputs first
         weight = rearrange(weight, '(b i) o ky kx -> (b o) i ky kx', b=old.groups)
+    if isinstance(old, nn.Linear): weight = weight.unflatten(1, (-1, *new.weight.shape[-2:]))
     slices:Any = new.weight[:, :, 0]
     if new.lifts or new.projects: slices = new.weight
     else: new.weight.zero_()

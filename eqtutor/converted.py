@@ -17,13 +17,16 @@ from .equivariance import perturb_, tolerance
 from .groups import Group
 from .report import LayerReport, layer_report
 from .report.sizes import generators
-from .trace import Call, Recorder, record_calls
+from .trace import Call, Recorder, is_close, record_calls
 
-__all__ = ['refused_operation', 'refused_layer', 'check_converted']
+__all__ = ['refused_operation', 'refused_layer', 'own_forward', 'normalises_channels', 'pad_layer',
+           'check_converted']
 
 _FIVE = 'and a feature map has five, (b, c, |H|, height, width)'
 _POOL = 'put nn.AdaptiveAvgPool2d(1), a layer, before it: there the poses are pooled, too'
 _ATTEND = 'GroupSelfAttention2d of eqtutor.nn attends to the places of a feature map'
+_TOKENS = (f'lays the places out in a row, as tokens without poses: to pool, {_POOL}; '
+           f'to attend, {_ATTEND}')
 
 # --- operations of a forward method
 
@@ -40,7 +43,8 @@ _REDUCTIONS = 'mean', 'sum', 'amax', 'amin', 'max', 'min', 'std', 'var'
 
 
 def refused_operation(
-    call:Call, # of a plain network, on what will be a feature map
+    call:Call,     # of a plain network, on what will be a feature map
+    after:str='feature map', # what it makes of it; 'flat': a row that a linear layer reads
 )->str:
     "Why an operation cannot stay on a feature map, and what to write; '' if it can."
     args, kwargs = call.arguments
@@ -56,7 +60,9 @@ def refused_operation(
     if name == 'permute':
         return (f'orders four axes, {_FIVE}: leave the channels at axis 1, where '
                 'nn.Conv2d(…, 1) does what nn.Linear does at the end')
-    if name in ('flatten', 'view', 'reshape'): return _laid_out(call.outputs[0].ndim)
+    if name in ('flatten', 'view', 'reshape'):
+        return _in_a_row(call) if after == 'flat' else _laid_out(call)
+    if why := _for_each_channel(call): return why
     if name == 'pad': return _pad(*args[1:], **kwargs)
     if name in _REDUCTIONS: return _reduction(name, *args[1:], **kwargs)
     return ''
@@ -88,19 +94,51 @@ def _plain(value:Any)->Any:
     return value[0] if isinstance(value, list | tuple) and len(set(value)) == 1 else value
 
 
-def _laid_out(axes:int)->str:
+def _laid_out(call:Call)->str:
     "Why the places of an image must not become entries of a vector, or tokens."
+    axes = call.outputs[0].ndim
     if axes == 2: return f'makes channels of places and poses: {_POOL}'
-    if axes > 3: return ''
-    return (f'lays the places out in a row, as tokens without poses: to pool, {_POOL}; '
-            f'to attend, {_ATTEND}')
+    if axes == 3: return _TOKENS
+    sizes = call.leaves[1:]
+    if axes == 4 or call.name == 'flatten' or -1 in sizes[3:]: return ''
+    return (f'writes the sizes of four axes down, {_FIVE}: x.unflatten(1, ({sizes[1]}, -1)) '
+            f'parts the channels, and nn.ChannelShuffle({sizes[1]}), a layer, shuffles them')
+
+
+def _in_a_row(call:Call)->str:
+    "Why a number of entries must not be written down; '' if it is not."
+    n = call.leaves[-1]
+    if call.name == 'flatten' or n == -1: return ''
+    return (f'makes rows of {n} entries, and with poses they are longer: '
+            'torch.flatten(x, 1)')
+
+
+def _for_each_channel(call:Call)->str:
+    "Why a number for each channel, joined with four axes, meets the poses on five."
+    for n, t in enumerate(call.leaves):
+        if n in call.at or not isinstance(t, Tensor) or t.ndim not in (3, 4): continue
+        c, *places = t.shape[-3:]
+        if c == 1 or places != [1, 1] or c != call.inputs[0].shape[1]: continue
+        layer = f'nn.Conv2d({c}, {c}, 1, groups={c}, bias=False), a layer, scales each channel'
+        if call.name in ('add', 'iadd', 'radd', 'sub', 'isub'):
+            layer = 'a bias of the convolution before it shifts each channel'
+        return f'reads numbers of shape {tuple(t.shape)} by four axes, {_FIVE}: {layer}'
+    return ''
+
+
+def pad_layer(
+    mode:str,          # of torch: 'reflect', 'replicate' or 'circular'
+    pad:Sequence[int], # pixels
+)->str:
+    "The layer that pads by this mode."
+    kind = {'reflect': 'Reflection', 'replicate': 'Replication', 'circular': 'Circular'}[mode]
+    return f'nn.{kind}Pad2d({_plain(tuple(pad))})'
 
 
 def _pad(pad:Sequence[int], mode:str='constant', value:float|None=None)->str:
     if len(pad) > 4: return 'pads the third axis from the end, on a group the poses: pad two'
     if mode == 'constant': return ''
-    return (f'pads four axes by {mode!r}, {_FIVE}: pad by a constant, '
-            f'F.pad(x, {list(pad)}), or in the convolution, padding=…')
+    return f'pads four axes by {mode!r}, {_FIVE}: make it a layer, {pad_layer(mode, pad)}'
 
 
 def _reduction(name:str, dim:Any=None, *_:Any, **__:Any)->str:
@@ -127,15 +165,12 @@ def refused_layer(
         if axes == 2: return f'would weigh what is not pooled, poses or places, one by one: {_POOL}'
         return ('reads the last axis, there the columns: '
                 f'nn.Conv2d({m.in_features}, {m.out_features}, 1) mixes channels')
-    if isinstance(m, nn.Flatten): return _laid_out(2 if m.start_dim in (0, 1) else 3)
+    if isinstance(m, nn.Flatten):
+        if m.start_dim not in (0, 1): return _TOKENS
+        return f'makes channels of places and poses: {_POOL}'
     if isinstance(m, nn.LayerNorm):
-        c = m.normalized_shape[0]
-        if type(m) is nn.LayerNorm and len(m.normalized_shape) == 1:
-            return f'reads the last axis, there the columns: nn.BatchNorm2d({c}) at axis 1'
-        return f'has no counterpart here: nn.BatchNorm2d({c}) has one'
-    if isinstance(m, nn.GroupNorm | nn.InstanceNorm2d):
-        c = m.num_channels if isinstance(m, nn.GroupNorm) else m.num_features
-        return f'has no counterpart here: nn.BatchNorm2d({c}) has one'
+        return ('reads the last axis, there the columns: a layer norm of axis 1, '
+                f'torchvision.models.convnext.LayerNorm2d({m.normalized_shape[0]}) say')
     for kinds, reason in _NO_COUNTERPART.items():
         if isinstance(m, kinds): return reason
     return ''
@@ -147,11 +182,42 @@ _NO_COUNTERPART:dict[tuple[type[nn.Module], ...], str] = {
                         'nn.ConvTranspose2d, or nn.Upsample and nn.Conv2d',
     (nn.PixelUnshuffle,): 'makes channels of places in an order that a turn changes: '
                           'nn.Conv2d or nn.AvgPool2d with a stride',
-    (nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d):
-        f'takes four axes, {_FIVE}: nn.ZeroPad2d takes both',
     (nn.LPPool2d, nn.FractionalMaxPool2d):
         f'takes four axes, {_FIVE}, and has no counterpart here: nn.AvgPool2d has one',
     (nn.Softmax2d,): f'takes four axes, {_FIVE}: nn.Softmax(1) takes both'}
+
+
+def own_forward(
+    layer:nn.Module,
+    kinds:tuple[type[nn.Module], ...], # of torch, one of which it is
+)->str:
+    "Why a layer of torch with another forward method has no counterpart; '' if it has torch's."
+    for name in 'forward', '_conv_forward':
+        method = getattr(layer, name, None)
+        if not method or any(getattr(method, '__func__', None) is getattr(kind, name, None)
+                             for kind in kinds): continue
+        code = method.__code__
+        return (f'{type(layer).__name__} has a {name} of its own ({Path(code.co_filename).name}, '
+                f'line {code.co_firstlineno}), which a counterpart would leave out: a plain '
+                f'nn.{next(k for k in kinds if isinstance(layer, k)).__name__}, and what it does '
+                'beside that as a layer or an operation of its own')
+    return ''
+
+
+@torch.no_grad()
+def normalises_channels(
+    layer:nn.Module,
+)->bool:
+    "Is it a layer norm with a forward method that reads axis 1? Tried, with other weights."
+    if not isinstance(layer, nn.LayerNorm) or len(layer.normalized_shape) != 1: return False
+    if type(layer).forward is nn.LayerNorm.forward: return False
+    norm, drawn = copy.deepcopy(layer).double(), torch.Generator().manual_seed(0)
+    def draw(*shape:int)->Tensor: return torch.randn(*shape, generator=drawn, dtype=torch.float64)
+    for p in norm.parameters(): p.copy_(draw(*p.shape))
+    x = draw(2, *layer.normalized_shape, 3, 4)
+    try: y = norm(x)
+    except Exception: return False
+    return is_close(y, nn.LayerNorm.forward(norm, x.movedim(1, -1)).movedim(-1, 1))
 
 
 # --- the trial

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .actions import act, disc
+from .actions import act
 from .groups import Group
 
 
@@ -20,6 +21,21 @@ def one_of(
     "`value`, if it is one of the allowed words; otherwise an error that lists them."
     if value in allowed: return value
     raise ValueError(f'expected one of {", ".join(map(repr, allowed))}, got {value!r}')
+
+def square_sizes(
+    **sizes, # by the name to use in the message
+)->list:
+    """The sizes, each as one number: of a pair of equal ones, `(3, 3)`, the one.
+
+    What is no pair is handed on as it is, for the checks below. Two numbers that differ are a
+    `ValueError`: a quarter turn swaps rows and columns.
+    """
+    for name, n in sizes.items():
+        if not isinstance(n, (tuple, list)): continue
+        if len(n) == 2 and n[0] == n[1]: continue
+        raise ValueError(f'{name} must be one number, or two equal ones (windows are square: '
+                         f'a quarter turn swaps rows and columns), got {n!r}')
+    return [n[0] if isinstance(n, (tuple, list)) else n for n in sizes.values()]
 
 def check_positive(
     **sizes:int, # by the name to use in the message
@@ -88,6 +104,58 @@ def same_padding(
                      f'an odd kernel_size: use {kernel_size - 1} or {kernel_size + 1}, '
                      'or give padding as a number.')
 
+# what lies beyond the rim of a picture, by the names of torch's convolutions
+PADDING_MODES = 'zeros', 'circular', 'reflect', 'replicate'
+
+def pad_sides(
+    x:Tensor,     # `(b, c, …, h, w)`
+    padding:int,  # pixels on each side
+    mode:str,     # of `PADDING_MODES`
+)->Tensor:
+    "The planes with a frame, alike on all sides: it commutes with the moves of a grid."
+    sides, frame = x.shape[-2:], [padding]*4
+    if not padding: return x
+    if mode == 'zeros': return F.pad(x, frame)
+    most = min(sides) - (mode == 'reflect')   # pixels to mirror, without the rim's own; to repeat
+    if padding > most and mode != 'replicate':
+        raise ValueError(f'padding_mode={mode!r} takes its frame from the picture: {padding} '
+                         f'pixels on each side expect at least {padding + (mode == "reflect")} '
+                         f'rows and columns, got {sides[0]}×{sides[1]}')
+    return F.pad(x.flatten(1, -3), frame, mode).unflatten(1, x.shape[1:-2])
+
+# layers whose family lifts otherwise than LiftingConv2d does, and the way back
+LIFTS = {'GroupSelfAttention2d': 'LiftingSelfAttention2d',
+         'AttentiveGroupConv2d': 'AttentiveLiftingConv2d',
+         'GroupAffineSelfConv2d': 'LiftingAffineSelfConv2d',
+         'GroupSimpleAffineSelfConv2d': 'LiftingAffineSelfConv2d'}
+ON_GROUP = {'LiftingSelfAttention2d': 'GroupSelfAttention2d',
+            'AttentiveLiftingConv2d': 'AttentiveGroupConv2d',
+            'LiftingAffineSelfConv2d': 'GroupAffineSelfConv2d'}
+
+def check_real(
+    x:Tensor,
+    name:str, # of the layer, for the message
+)->None:
+    "Raise a `ValueError` that says what to do, unless `x` holds floating-point numbers."
+    if x.is_floating_point(): return
+    if x.is_complex():
+        raise ValueError(f'{name} expected real numbers, got {x.dtype}: give real and imaginary '
+                         'part as channels')
+    raise ValueError(f'{name} expected floating-point numbers, got {x.dtype}: x.float(), and for '
+                     'pixels of 0 to 255 x.float()/255')
+
+def check_feature_map(
+    f:Tensor,
+    name:str,     # of the layer, for the message
+    channels:int, # expected on axis 1
+)->None:
+    "Raise a `ValueError` that says what a layer for any group expects, unless `f` is so."
+    check_real(f, name)
+    if f.ndim == 5 and f.shape[1] == channels: return
+    hint = ' This looks like an image: begin with LiftingConv2d.' if f.ndim == 4 else ''
+    raise ValueError(f'{name} expected a feature map (b, {channels}, |H|, h, w), got '
+                     f'{tuple(f.shape)}.{hint}')
+
 def check_input(
     x:Tensor,
     channels:int,       # expected on axis 1
@@ -95,19 +163,19 @@ def check_input(
     name:str,           # of the layer, for the message
 )->None:
     "Raise a `ValueError` that says what a layer expects, unless `x` is real and so."
-    if x.is_complex():
-        raise ValueError(f'{name} expected real numbers, got {x.dtype}: give real and '
-                         'imaginary part as channels')
+    check_real(x, name)
     want = (channels,) if group is None else (channels, len(group))
     if tuple(x.shape[1:-2]) == want: return
     shape, hint = f'an image (b, {channels}, h, w)', ''
     if group is None and x.ndim == 5:
-        hint = (' This looks like a feature map on G: use GroupConv2d, or project it '
-                'first.')
+        hint = (' This looks like a feature map on G: use '
+                f"{ON_GROUP.get(name, 'GroupConv2d')}, or project it first.")
     if group is not None:
         shape = (f'a feature map (b, {channels}, |H|, h, w) '
                  f'with |H| = {len(group)} for {group.name}')
-        if x.ndim == 4: hint = ' This looks like an image: begin with LiftingConv2d.'
+        if x.ndim == 4:
+            lifting = LIFTS.get(name, 'LiftingConv2d')
+            hint = f' This looks like an image: begin with {lifting}.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
 
 def once_differentiable(
@@ -173,19 +241,46 @@ def filter_index(
     places = places.view(1, 1, kernel_size, kernel_size)
     return torch.stack([act(group, h, places).flatten().long() for h in group.elements])
 
+def ring_filters(
+    kernel_size:int, # odd
+    matrix:Tensor,   # that moves the plane, `(2, 2)`, float64
+    smooth:float=2., # pictures are alike over so many pixels,
+    noise:float=1e-3,# but for so much of their variance
+)->Tensor:           # `(k², n)`, float64
+    """The filters that answer like 1, cos mt, sin mt on circles about the centre, moved.
+
+    The circles have radii of 0, 1, 2, … pixels, and t is the angle on one. Radius r bears the
+    orders m ≤ r + 1: more would lie between the pixels. A circle meets no pixels, so each column
+    is the least-squares answer: of all filters on k×k pixels, the one nearest to it on pictures
+    with a Gaussian correlation of `smooth` pixels.
+    """
+    side = torch.arange(-(kernel_size//2), kernel_size//2 + 1, dtype=torch.float64)
+    pixels = torch.cartesian_prod(-side, side).flip(-1)   # x to the right, y up; row by row
+    def alike(a, b): return torch.exp(-torch.cdist(a, b)**2/(2*smooth**2))
+    t = 2*torch.pi*torch.arange(64, dtype=torch.float64)/64
+    circle, columns = torch.stack([t.cos(), t.sin()], -1) @ matrix.T, []
+    for radius in range(kernel_size//2 + 1):
+        orders = range(1, radius + 2) if radius else ()
+        waves = [torch.ones_like(t), *(f(m*t) for m in orders for f in (torch.cos, torch.sin))]
+        columns.append(alike(pixels, radius*circle) @ torch.stack(waves, 1))
+    noisy = alike(pixels, pixels) + noise*torch.eye(len(pixels), dtype=torch.float64)
+    return torch.linalg.solve(noisy, torch.cat(columns, 1))
+
 def filter_matrices(
     group:Group,     # any
     kernel_size:int, # odd
 )->Tensor:           # `(|H|, k², k²)`, float64
-    "The move of a filter as a matrix on its entries: bilinear, inside its disc."
+    """The move of a filter as a matrix on its entries: of its part in `ring_filters`.
+
+    The first matrix is the projection to that part; the others turn it, and together they are an
+    action of the group: no turn blurs it.
+    """
     k = kernel_size
     if k % 2 == 0:
         raise ValueError(f'{group.name} turns filters between pixels, which needs an '
                          f'odd kernel_size, got {k}: use {k - 1} or {k + 1}')
-    basis = torch.eye(k*k, dtype=torch.float64)*disc(k, k, margin=.5).flatten()
-    basis = basis.view(-1, 1, k, k)
-    images = [act(group, h, basis).flatten(1) for h in group.elements]
-    return torch.stack(images).transpose(1, 2)
+    to_rings = torch.linalg.pinv(ring_filters(k, group.matrices[0]))
+    return torch.stack([ring_filters(k, m) @ to_rings for m in group.matrices])
 
 class IndexTables(nn.Module):
     "A layer with tables from its group: always where its weights are, never saved."
@@ -221,7 +316,13 @@ class IndexTables(nn.Module):
         return copy
 
     def _apply(self, fn, recurse=True):
-        super()._apply(fn, recurse)
+        def four_axes(t:Tensor)->Tensor:
+            # torch takes filters of five axes for those of videos, and has no channels_last there
+            try: return fn(t)
+            except RuntimeError:
+                if t.ndim != 5: raise
+            return fn(t.flatten()).view(t.shape)
+        super()._apply(four_axes, recurse)
         self._copies.clear()
         self._prefetch()
         return self

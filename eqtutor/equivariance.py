@@ -10,11 +10,12 @@ __all__ = ['TOLERANCE', 'unchanged', 'relative_error', 'equivariance_error', 'to
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000003
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 
-from .actions import KINDS, act, disc
+from .actions import ALL_KINDS, KINDS, act, check_kind, disc
 from .groups import Group, get_group
 
 
@@ -41,21 +42,17 @@ def unchanged(
         for b, copy in zip(buffers, copies): b.copy_(copy)
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #0000000a
-def _move(group:Group, h:int, y:Tensor, kind:str)->Tensor:
-    if kind == 'invariant': return y
-    if KINDS.get(y.ndim) != kind:
-        raise ValueError(f'the output should be a {kind}, got shape {tuple(y.shape)}')
-    return act(group, h, y)
-
 def _kind(y:Tensor, kind:str|None)->str:
     "The kind of an output: as stated, else read from its shape."
-    kinds = ', '.join(KINDS.values())
-    if kind is not None and kind not in KINDS.values():
-        raise ValueError(f'kind must be one of {kinds}, got {kind!r}')
     if kind is None and y.ndim not in KINDS:
-        shape = tuple(y.shape)
+        kinds, shape = ', '.join(ALL_KINDS), tuple(y.shape)
         raise ValueError(f'an output of shape {shape} is none of {kinds}: say kind=…')
-    return kind or KINDS[y.ndim]
+    kind = kind or KINDS[y.ndim]
+    check_kind(y, kind)
+    return kind
+
+def _has_places(y:Tensor, kind:str)->bool:
+    return kind in ('image', 'feature map') or kind == 'vector' and y.ndim == 4
 
 def _difference(
     group:Group,
@@ -66,13 +63,13 @@ def _difference(
     margin:float|None,
 )->Tensor:
     "f(hx) − h f(x); off the grid compared inside a disc only."
-    want = _move(group, h, y, kind)
+    want = act(group, h, y, kind)
     if moved.shape != want.shape:
         shape, other = tuple(moved.shape), tuple(want.shape)
         raise ValueError(
             f'f(hx) has shape {shape} but h f(x) has {other} at element {h} of '
             f'{group.name}: the output size depends on the orientation')
-    if margin is None or kind not in ('image', 'feature map'): return moved - want
+    if margin is None or not _has_places(y, kind): return moved - want
     rows, cols = want.shape[-2:]
     mask = disc(rows, cols, margin).to(want)
     if not mask.any():
@@ -86,8 +83,8 @@ def relative_error(
     h:int,        # group element
     moved:Tensor, # f(hx)
     y:Tensor,     # f(x)
-    # of the output: 'image', 'feature map', 'vector on H', 'invariant';
-    # read from its shape if None
+    # of the output: 'image', 'feature map', 'vector on H', 'invariant', read from its
+    # shape if None; or 'vector', arrows of two channels each
     kind:str|None=None,
     # compare inside the largest disc less so many pixels (for turns off the grid)
     margin:float|None=None,
@@ -104,8 +101,8 @@ def relative_error(
     y : Tensor
         f(x)
     kind : str | None, default None
-        of the output: 'image', 'feature map', 'vector on H', 'invariant'; read from its
-        shape if None
+        of the output: 'image', 'feature map', 'vector on H', 'invariant', read from its
+        shape if None; or 'vector', arrows of two channels each
     margin : float | None, default None
         compare inside the largest disc less so many pixels (for turns off the grid)
     """
@@ -118,11 +115,12 @@ def equivariance_error(
     f:Callable[[Tensor], Tensor], # a layer or network
     x:Tensor, # input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
     group:Group|str,
-    # of the output: 'image', 'feature map', 'vector on H', 'invariant';
-    # read from its shape if None
+    # of the output: 'image', 'feature map', 'vector on H', 'invariant', read from its
+    # shape if None; or 'vector', arrows of two channels each
     kind:str|None=None,
     # compare inside the largest disc less so many pixels (for turns off the grid)
     margin:float|None=None,
+    input_kind:str|None=None, # of the input, in the same words
 )->list[float]:
     """Relative equivariance error, one a group element: max|f(hx) − h f(x)| / max|f(x)|.
 
@@ -134,16 +132,18 @@ def equivariance_error(
         input: image `(b, c, h, w)` or feature map `(b, c, |H|, h, w)`
     group : Group | str
     kind : str | None, default None
-        of the output: 'image', 'feature map', 'vector on H', 'invariant'; read from its
-        shape if None
+        of the output: 'image', 'feature map', 'vector on H', 'invariant', read from its
+        shape if None; or 'vector', arrows of two channels each
     margin : float | None, default None
         compare inside the largest disc less so many pixels (for turns off the grid)
+    input_kind : str | None, default None
+        of the input, in the same words
     """
     group = get_group(group)
     with unchanged(f):
         y = f(x.clone())   # a copy: layers may work in place
         def error(h:int)->float:
-            moved = f(act(group, h, x).clone())
+            moved = f(act(group, h, x, input_kind).clone())
             return relative_error(group, h, moved, y, kind, margin)
         return [error(h) for h in group.elements]
 
@@ -160,10 +160,18 @@ def tolerance(y:Tensor)->float:
     raise ValueError('equivariance is measured on floating-point outputs, '
                      f'got {y.dtype}: look at the layer before it became integers')
 
-def _vacuous(f:Callable, x:Tensor, y:Tensor, group:Group, kind:str, tol:float)->str:
+def _vacuous(
+    f:Callable,
+    x:Tensor,
+    y:Tensor,
+    group:Group,
+    kind:str,             # of the output
+    input_kind:str|None,
+    tol:float,
+)->str:
     "Why the test would pass for a reason that is not equivariance; '' if it would not."
     def fixed(spread:Tensor)->bool: return bool(spread.max() <= tol*y.abs().max())
-    def is_still(h:int)->bool: return torch.equal(act(group, h, x), x)
+    def is_still(h:int)->bool: return torch.equal(act(group, h, x, input_kind), x)
     if (h := next(filter(is_still, group.elements[1:]), 0)):
         words = f'{h} ({group.describe(h)})'
         return f'the input does not change under element {words}; use a random one'
@@ -172,13 +180,33 @@ def _vacuous(f:Callable, x:Tensor, y:Tensor, group:Group, kind:str, tol:float)->
     if fixed(y.abs()): return 'the output is zero'
     if fixed((f(torch.zeros_like(x)) - y).abs()):
         return 'the output does not depend on the input'
-    if kind in ('image', 'feature map') and y.shape[-1]*y.shape[-2] > 1:
+    if _has_places(y, kind) and y.shape[-1]*y.shape[-2] > 1:
         if fixed(y.amax((-1, -2)) - y.amin((-1, -2))):
             return 'the output is constant over space'
     if kind in ('feature map', 'vector on H') and len(group) > 1:
         if fixed(y.amax(2) - y.amin(2)):
             return 'the output is constant over the group axis'
     return ''
+
+def _as_arrows(f:Callable, x:Tensor, y:Tensor, group:Group, tol:float, **told)->str:
+    "What to say of two channels that may be an arrow, or are none; '' without such."
+    kind, input_kind = told['kind'], told['input_kind']
+    def readings(t:Tensor, given:str|None)->list[str|None]:
+        return ['image', 'vector'] if t.ndim == 4 and t.shape[1] == 2 else [given]
+    for other, of_input in product(readings(y, kind), readings(x, input_kind)):
+        asked = told | dict(kind=other, input_kind=of_input)
+        if not max(equivariance_error(f, x, group, **asked)) <= tol: continue
+        if kind == 'vector' and other == 'image':
+            return (' It is, if its two channels are two scalars: no arrow comes out. '
+                    'End with VectorProjectionConv2d of eqtutor.nn.')
+        words = [f"{name}={value!r}" for name, value, before in (
+            ('kind', other, kind), ('input_kind', of_input, input_kind or 'image'))
+            if value not in (before, None)]
+        return (f' It is with {", ".join(words)}: two channels are an arrow only '
+                'where that is said.')
+    if len(readings(y, kind)) == 1 or kind == 'vector': return ''
+    return (" Two channels were read as two scalars; if they are an arrow, say "
+            "kind='vector'.")
 
 def _worst(difference:Tensor, moved:Tensor, want:Tensor, kind:str)->str:
     "Where f(hx) and h f(x) differ most, and their values there."
@@ -196,6 +224,7 @@ def assert_equivariant(
     tol:float|None=None,
     kind:str|None=None,     # of the output; read from its shape if None
     margin:float|None=None, # compare inside the largest disc less so many pixels
+    input_kind:str|None=None, # of the input; 'vector' where it holds arrows
 )->None:
     """Raise an `AssertionError` if `f` breaks the symmetry, or the test is vacuous.
 
@@ -212,21 +241,25 @@ def assert_equivariant(
         of the output; read from its shape if None
     margin : float | None, default None
         compare inside the largest disc less so many pixels
+    input_kind : str | None, default None
+        of the input; 'vector' where it holds arrows
     """
     group = get_group(group)
     with unchanged(f):
         y = f(x.clone())
-        runs = [f(act(group, h, x).clone()) for h in group.elements]
+        runs = [f(act(group, h, x, input_kind).clone()) for h in group.elements]
         kind, tol = _kind(y, kind), tolerance(y) if tol is None else tol
-        if why := _vacuous(f, x, y, group, kind, tol):
+        if why := _vacuous(f, x, y, group, kind, input_kind, tol):
             raise AssertionError(f'this test of equivariance to {group.name} '
                                  f'would prove nothing: {why}.')
     for h, moved in enumerate(runs):
         difference = _difference(group, h, moved, y, kind, margin).abs()
         error = (difference.max()/y.abs().max()).item()
         if error <= tol: continue
-        worst = _worst(difference, moved, _move(group, h, y, kind), kind)
-        hint = ' The identity fails: f is random, call .eval().' if h == 0 else ''
+        worst = _worst(difference, moved, act(group, h, y, kind), kind)
+        hint = ' The identity fails: f is random, call .eval().' if h == 0 else (
+            _as_arrows(f, x, y, group, tol, kind=kind, input_kind=input_kind,
+                       margin=margin))
         raise AssertionError(
             f'not equivariant to {group.name}: relative error {error:.1e} > {tol:.0e} '
             f'at element {h} ({group.describe(h)}), {worst}.{hint}')
@@ -238,6 +271,7 @@ def symmetries(
     group:Group|str,     # where to look for symmetries
     tol:float|None=None, # by dtype if None
     kind:str|None=None,  # of the output; read from its shape if None
+    input_kind:str|None=None, # of the input; 'vector' where it holds arrows
 )->tuple[int, ...]:
     """The elements of `group` that commute with `f` on `x`: a subgroup (Prop. 4.3).
 
@@ -253,9 +287,11 @@ def symmetries(
         by dtype if None
     kind : str | None, default None
         of the output; read from its shape if None
+    input_kind : str | None, default None
+        of the input; 'vector' where it holds arrows
     """
     tol = tolerance(x) if tol is None else tol
-    errors = equivariance_error(f, x, group, kind)
+    errors = equivariance_error(f, x, group, kind, input_kind=input_kind)
     return tuple(h for h, e in enumerate(errors) if e <= tol)
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000017

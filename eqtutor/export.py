@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
@@ -20,6 +19,7 @@ from .equivariance import unchanged
 from .files import write_atomic
 from .nn.convolution import EquivariantConv2d, GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .nn.layers import GroupBatchNorm2d, SpatialPool2d
+from .nn.vectors import VectorLiftingConv2d, VectorProjectionConv2d
 from .plain import find_plain_form
 from .trace import Call, Source, record_calls
 
@@ -38,7 +38,8 @@ def plain_conv(
         bank = bank*scale.repeat_interleave(poses).view(-1, 1, 1, 1)
         bias = bias*scale + shift
     plain = nn.Conv2d(bank.shape[1]*conv.groups, len(bank), conv.kernel_size,
-                      conv.stride, conv.padding, conv.dilation, conv.groups).to(bank)
+                      conv.stride, conv.padding, conv.dilation, conv.groups,
+                      padding_mode=conv.padding_mode).to(bank)
     with torch.no_grad():
         plain.weight.copy_(bank)
         plain.bias.copy_(bias.repeat_interleave(poses))   # type: ignore[union-attr]
@@ -58,7 +59,8 @@ def affine_of(
     if norm.affine: shift = shift + norm.bias
     return scale.detach(), shift.detach()
 
-CONVOLUTIONS = LiftingConv2d, GroupConv2d, ProjectionConv2d
+CONVOLUTIONS = (LiftingConv2d, GroupConv2d, ProjectionConv2d, VectorLiftingConv2d,
+                VectorProjectionConv2d)
 
 def becomes_module(
     m:nn.Module,
@@ -73,7 +75,7 @@ def example_input(
     "Pictures that the network takes, of 32×32 pixels or nearly so."
     layers:list[Any] = [*net.modules()]
     first = next(m for m in layers if hasattr(m, 'in_channels'))
-    like = next(net.parameters())
+    like = next(net.parameters(), torch.empty(()))
     for n in sorted(range(8, 129), key=lambda n: (abs(n - 32), n)):
         x = torch.randn(2, first.in_channels, n, n).to(like)
         try:
@@ -287,8 +289,7 @@ class FrozenConv2d(nn.Conv2d):
 
     def forward(self, x:Tensor)->Tensor:
         if x.ndim == 5: x = x.flatten(1, 2)
-        y = F.conv2d(x, self.weight, self.bias, self.stride, self.padding,
-                     self.dilation, self.groups)
+        y = self._conv_forward(x, self.weight, self.bias)
         if self.rectifies: y = y.relu_()
         return y.unflatten(1, (-1, self.poses)) if self.poses else y
 

@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['GROUPS', 'Point', 'Affine', 'check_axioms', 'Group', 'C', 'D', 'get_group', 'generate',
-           'subgroups', 'cosets', 'is_homomorphism', 'move_point', 'affine_product',
-           'affine_inverse']
+           'subgroups', 'subgroup_elements', 'cosets', 'Subgroup', 'is_homomorphism', 'move_point',
+           'affine_product', 'affine_inverse']
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000003
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -61,10 +62,19 @@ def _tidy(matrices, name:str)->Tensor:
         raise ValueError(f'{name!r}: matrices must have shape (n, 2, 2), got {shape}')
     if len(torch.unique(m.mul(1e6).round(), dim=0)) < len(m):
         raise ValueError(f'{name!r}: an element is listed twice')
-    if (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().max() > 1e-5:
+    off = (m @ m.mT - torch.eye(2, dtype=m.dtype)).abs().amax((1, 2))
+    if off.max() > 1e-5:
+        h = int(off.argmax())
         raise ValueError(f'{name!r}: a point group turns and mirrors, so every matrix '
-                         'times its transpose is the identity; here one is not')
+                         'times its transpose is the identity; that of element '
+                         f'{h}, {m[h].tolist()}, is not{_rounded(off.max())}')
     return torch.where((m - m.round()).abs() < 1e-6, m.round(), m)
+
+def _rounded(distance:Tensor)->str:
+    "What to do, where numbers miss what they should be by little."
+    if distance > .1: return ''
+    return (f', by {distance:.0e}. Are its numbers rounded? Expected are six digits, '
+            'as of math.cos(math.pi/3); C(n) and D(n) have them all')
 
 def _cayley(matrices:Tensor, name:str)->Tensor:
     "Cayley table `(n, n)` of a closed set of matrices `(n, 2, 2)`."
@@ -77,7 +87,8 @@ def _cayley(matrices:Tensor, name:str)->Tensor:
             h = int(distance.argmax())
             raise ValueError(
                 f'{name!r} is not closed: the product of elements {g} and {h} is\n'
-                f'{products[h].tolist()},\nwhich is not in the list. Add this matrix.')
+                f'{products[h].tolist()},\nwhich is not in the list'
+                + (_rounded(distance.max()) or '. Add this matrix.'))
         rows.append(nearest)
     return torch.stack(rows)
 
@@ -124,6 +135,18 @@ class Group:
         angle = math.atan2(-b, -a) if flips else math.atan2(b, a)
         degrees = round(math.degrees(angle), 2) % 360
         return ('mirror, ' if flips else '') + f'{degrees:g}°'
+
+    def subgroup(self,
+        which:'Group|str|Sequence[int]', # a group or its name; or elements
+    )->'Subgroup':
+        """A subgroup as a group: by name, or by its elements, which get sorted.
+
+        Parameters
+        ----------
+        which : Group|str|Sequence[int]
+            a group or its name; or elements
+        """
+        return Subgroup(self, which)
 
     def __len__(self)->int: return len(self.matrices)
 
@@ -196,7 +219,18 @@ def get_group(
         if name := re.fullmatch(r'([CD])([1-9]\d*)', group):
             return (C if name[1] == 'C' else D)(int(name[2]))
     also = 'and C<n> and D<n> for any n; or pass a Group.'
-    raise unknown_name('group', group, GROUPS, also)
+    raise unknown_name('group', group, GROUPS, also, _meant(group))
+
+def _meant(name)->str:
+    "The group that somebody means who names it as others do: c8, p6, p6m, SO(2)."
+    plain = re.sub(r'[\W_]', '', str(name)).lower()
+    for known in GROUPS:
+        if known.lower() == plain: return known
+    # as crystals: p6, p6m, p4mm; as abstract groups: Z6; as the papers: R6, R6M
+    found = re.fullmatch(r'([pczrd]?)([1-9]\d*)(m*)', plain)
+    if found: return ('D' if found[3] or found[1] == 'd' else 'C') + found[2]
+    # infinitely many turns, of which these are some
+    return {'so2': 'C16', 'u1': 'C16', 'se2': 'C16', 'o2': 'D16', 'e2': 'D16'}.get(plain, '')
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000028
 def generate(
@@ -233,31 +267,100 @@ def subgroups(
         known |= {generate(group, *a, *b) for a in known for b in known}
     return sorted(known, key=lambda s: (len(s), s))
 
+# %% ../nbs/1_foundations/01_groups.ipynb #5e0b9b00
+def subgroup_elements(
+    group:Group|str,
+    which:Group|str|Sequence[int], # a group or its name; or elements
+)->tuple[int, ...]:
+    """The elements of a subgroup: in the order of the group that is named, or sorted.
+
+    Parameters
+    ----------
+    group : Group | str
+    which : Group | str | Sequence[int]
+        a group or its name; or elements
+    """
+    group = get_group(group)
+    if isinstance(which, Group|str):
+        part = get_group(which)
+        distances = torch.cdist(part.matrices.flatten(1), group.matrices.flatten(1))
+        if distances.min(1).values.max() > 1e-5:
+            raise ValueError(f'{part.name} is not a subgroup of {group.name}: '
+                             f'its element {int(distances.min(1).values.argmax())} '
+                             'is none of the whole')
+        return tuple(distances.argmin(1).tolist())
+    members = tuple(sorted({int(h) for h in which}))
+    closure = generate(group, *members)
+    if closure == members: return members
+    raise ValueError(f'{tuple(which)} is not a subgroup of {group.name}: '
+                     f'it generates {closure}')
+
 # %% ../nbs/1_foundations/01_groups.ipynb #0000002a
 def cosets(
     group:Group|str,
-    subgroup:tuple[int, ...], # elements of the subgroup K
-    side:str='left',          # 'left' for gK, 'right' for Kg
+    subgroup:Group|str|Sequence[int], # K: its elements, or a group or its name
+    side:str='left',                  # 'left' for gK, 'right' for Kg
 )->list[tuple[int, ...]]:
     """The cosets of a subgroup: disjoint, equally large, together the whole group.
 
     Parameters
     ----------
     group : Group | str
-    subgroup : tuple[int, ...]
-        elements of the subgroup K
+    subgroup : Group | str | Sequence[int]
+        K: its elements, or a group or its name
     side : str, default 'left'
         'left' for gK, 'right' for Kg
     """
-    group, members = get_group(group), list(subgroup)
-    closure = generate(group, *members)
-    if closure != tuple(sorted(members)):
-        raise ValueError(f'{tuple(members)} is not a subgroup of {group.name}: '
-                         f'it generates {closure}')
+    group = get_group(group)
+    members = list(subgroup_elements(group, subgroup))
     if side not in ('left', 'right'):
         raise ValueError(f"side must be 'left' or 'right', got {side!r}")
     mul = group.mul if side == 'left' else group.mul.T
     return sorted({tuple(sorted(row)) for row in mul[:, members].tolist()})
+
+# %% ../nbs/1_foundations/01_groups.ipynb #5e0b9b01
+class Subgroup(Group):
+    """A subgroup K as a group of its own, and where it stands in the whole group.
+
+    Parameters
+    ----------
+    whole : Group | str
+    which : Group | str | Sequence[int]
+        a group or its name; or elements, of `whole`
+    """
+    def __init__(self,
+        whole:Group|str,
+        which:Group|str|Sequence[int], # a group or its name; or elements, of `whole`
+    ):
+        whole = get_group(whole)
+        elements = subgroup_elements(whole, which)
+        super().__init__(f'{whole.name}{[*elements]}', whole.matrices[[*elements]])
+        n = len(self)
+        known = [C(n)] if n % 2 else [C(n), D(n//2)]
+        if isinstance(which, Group|str): known = [get_group(which)]
+        self.name = next((group.name for group in known if group == self), self.name)
+        self.whole, self.embedding = whole, elements   # κ is `embedding[κ]` there
+
+    @property
+    def right_cosets(self)->Tensor: # `(|H|/|K|, |K|)`
+        """A row for each right coset Kt: the elements κt, in the order of κ.
+
+        Returns
+        -------
+        Tensor
+            `(|H|/|K|, |K|)`
+        """
+        firsts = [coset[0] for coset in cosets(self.whole, self.embedding, 'right')]
+        return self.whole.mul[list(self.embedding)][:, firsts].T
+
+    @property
+    def complement(self)->'Subgroup|None':
+        "The first subgroup with one element in each left coset hK, if there is one."
+        for members in subgroups(self.whole):
+            if len(members)*len(self) != len(self.whole): continue
+            if set(members) & set(self.embedding) != {0}: continue
+            return Subgroup(self.whole, members)
+        return None
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000033
 def is_homomorphism(

@@ -15,10 +15,11 @@ def unknown_name(
     name:object,          # what was given instead
     known:Iterable[str],  # the names that there are
     also:str,             # how the list of them ends
+    meant:str='',         # the name to suggest; if empty the nearest, where one is near
 )->ValueError:
-    "The error to raise; it suggests the nearest known name, if one is near."
+    "The error to raise, with a suggestion."
     known = list(known)
-    close = get_close_matches(str(name), known, n=1, cutoff=.4)
+    close = [meant] if meant else get_close_matches(str(name), known, n=1)
     hint = f', did you mean {close[0]!r}?' if close else '.'
     return ValueError(f'unknown {kind} {name!r}{hint} Known are {", ".join(known)}, {also}')
 

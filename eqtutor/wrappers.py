@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .actions import KINDS, act
-from .core import check_grid, one_of
+from .actions import ALL_KINDS, KINDS, act, check_kind
+from .core import check_grid
 from .groups import Group, get_group
 
 
@@ -23,8 +23,8 @@ def turned_back(
     group:Group,
     h:int,       # how the picture was moved
     y:Tensor,    # what a network said
-    # 'invariant', 'image', 'feature map' or 'vector on H'; if None read from the axes:
-    # `(b)` and `(b, c)` are invariant, `(b, c, h, w)` is an image, five a feature map
+    # 'invariant', 'image', 'feature map', 'vector on H', 'vector' (arrows); if None read
+    # from the axes: `(b)`, `(b, c)` are invariant, `(b, c, h, w)` an image, five a map
     kind:str|None=None,
 )->Tensor:
     """An output on a moved picture, moved back; an invariant has nothing to move.
@@ -37,18 +37,17 @@ def turned_back(
     y : Tensor
         what a network said
     kind : str | None, default None
-        'invariant', 'image', 'feature map' or 'vector on H'; if None read from the
-        axes: `(b)` and `(b, c)` are invariant, `(b, c, h, w)` is an image, five a
-        feature map
+        'invariant', 'image', 'feature map', 'vector on H', 'vector' (arrows); if None
+        read from the axes: `(b)`, `(b, c)` are invariant, `(b, c, h, w)` an image, five
+        a map
     """
     shape = tuple(y.shape)
     if kind is None and y.ndim not in (1, 2, 4, 5):
         raise ValueError(f'an output of shape {shape} may turn with the picture or '
-                         f'not: say kind=…, one of {", ".join(KINDS.values())}')
+                         f'not: say kind=…, one of {", ".join(ALL_KINDS)}')
     kind = kind or KINDS.get(y.ndim, 'invariant')
-    if one_of(kind, *KINDS.values()) == 'invariant': return y
-    if KINDS.get(y.ndim) == kind: return act(group, int(group.inv[h]), y)
-    raise ValueError(f'the output should be of kind {kind!r}, got shape {shape}')
+    check_kind(y, kind)
+    return y if kind == 'invariant' else act(group, int(group.inv[h]), y, kind)
 
 def answers(
     net:nn.Module,

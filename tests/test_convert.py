@@ -1,5 +1,6 @@
 "Conversion of plain networks: what it makes, what it refuses and with which words."
 import re
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,22 @@ import torch.nn.functional as F
 from report_bench import UNet as BenchUNet
 from torch import nn
 from torchvision import models
+from torchvision.models.convnext import LayerNorm2d
 
 from eqtutor.actions import act
 from eqtutor.convert import convert, match_width
 from eqtutor.cost import count_macs, count_parameters
 from eqtutor.equivariance import assert_equivariant, perturb_
+from eqtutor.groups import get_group
 from eqtutor.models.group_cnn import p4_cnn, z2_cnn
 from eqtutor.models.unet import GroupUNet
-from eqtutor.nn import GroupConv2d, GroupConvTranspose2d, LiftingConv2d, ProjectionConv2d
+from eqtutor.nn import (
+    GroupConv2d,
+    GroupConvTranspose2d,
+    GroupPool,
+    LiftingConv2d,
+    ProjectionConv2d,
+)
 
 
 def head(*layers, channels=4):
@@ -38,6 +47,23 @@ class Op(nn.Module):
 
     def forward(self, x): return self.what(self.same(x))
 
+class ChannelNorm(nn.LayerNorm):
+    "A layer norm of axis 1, without a summand, as somebody writes it."
+    def __init__(self, channels): super().__init__(channels, eps=1e-6, bias=False)
+
+    def forward(self, x):
+        rest = x - x.mean(1, keepdim=True)
+        variance = rest.square().mean(1, keepdim=True)
+        return rest*(variance + self.eps).rsqrt()*self.weight[:, None, None]
+
+class Padded(nn.Conv2d):
+    "A class of somebody that computes what its base does."
+    def __init__(self, channels): super().__init__(channels, channels, 3, padding=1)
+
+class Standardised(nn.Conv2d):
+    "Filters without a mean."
+    def forward(self, x): return self._conv_forward(x, self.weight - self.weight.mean(), None)
+
 PLAIN = {
     'depthwise': lambda: head(nn.Conv2d(4, 4, 3, groups=4), nn.BatchNorm2d(4), nn.ReLU6()),
     'blocks': lambda: head(nn.Conv2d(4, 8, 3, groups=2), nn.GELU(), channels=8),
@@ -45,6 +71,25 @@ PLAIN = {
     'squeeze': lambda: head(Squeeze()),
     'upsample': lambda: head(nn.Upsample(scale_factor=2, mode='bilinear'), nn.Conv2d(4, 4, 3)),
     'pads': lambda: head(nn.ZeroPad2d(2), nn.LocalResponseNorm(3)),
+    'group norms': lambda: head(nn.GroupNorm(2, 4), nn.Conv2d(4, 4, 3), nn.GroupNorm(4, 4),
+                                nn.Conv2d(4, 4, 1), nn.GroupNorm(1, 4, affine=False)),
+    'instance norms': lambda: head(nn.InstanceNorm2d(4, affine=True), nn.Conv2d(4, 4, 3),
+                                   nn.InstanceNorm2d(4, track_running_stats=True), nn.ReLU()),
+    'layer norms of axis 1': lambda: head(LayerNorm2d(4), nn.Conv2d(4, 4, 3), ChannelNorm(4)),
+    'pads by the picture': lambda: head(nn.ReflectionPad2d(1), nn.Conv2d(4, 4, 3),
+                                        nn.CircularPad2d(2), nn.ReplicationPad2d(1)),
+    'windows that may hang over': lambda: head(nn.MaxPool2d(3, 2, 1, ceil_mode=True)),
+    'classes of somebody': lambda: head(Padded(4), nn.ReLU()),
+    'places in a row': lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(5), nn.Flatten(), nn.Dropout(),
+        nn.Linear(100, 6), nn.ReLU(), nn.Linear(6, 5)),
+    'a row by torch.flatten': lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveMaxPool2d(4), Op(lambda f: torch.flatten(f, 1).relu()),
+        nn.Linear(64, 5), nn.LayerNorm(5)),
+    'a row by view': lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2), Op(lambda f: f.view(f.size(0), -1)),
+        nn.Linear(16, 5)),
+    'shuffled by a layer': lambda: head(nn.ChannelShuffle(2), nn.Conv2d(4, 4, 3, groups=2)),
     'pool of the picture': lambda: nn.Sequential(nn.AvgPool2d(3, 2, 1), head()),
     'pad in forward': lambda: head(Op(lambda f: F.pad(f, [1, 1, 1, 1]))),
     'means of places and of channels': lambda: head(
@@ -64,6 +109,25 @@ def test_converted_networks_are_equivariant(name, group):
     x = torch.randn(2, 3, 33, 33).double()
     assert_equivariant(net.eval(), x, group, kind='invariant')
     assert_equivariant(perturb_(net), x, group, kind='invariant')
+
+PADS = 'padding_mode' in signature(GroupConv2d).parameters
+
+@pytest.mark.parametrize('mode, layer', [('circular', nn.CircularPad2d),
+    ('reflect', nn.ReflectionPad2d), ('replicate', nn.ReplicationPad2d)])
+def test_what_lies_beyond_the_rim_stays(mode, layer):
+    "In the convolution, where it knows the mode, or by a layer before it, as the error says."
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode), nn.ReLU(),
+                          nn.Conv2d(4, 2, 3, padding=1, padding_mode=mode)).double()
+    if not PADS:
+        with pytest.raises(ValueError, match=rf'{mode!r}.*: nn.\w+Pad2d\(1\), a layer, before'):
+            convert(plain, 'p4')
+        plain = nn.Sequential(layer(1), nn.Conv2d(3, 4, 3), nn.ReLU(), layer(1),
+                              nn.Conv2d(4, 2, 3)).double()
+    net = convert(plain, 'p4', reduce='mean', weights=True).eval()
+    x = torch.randn(1, 3, 7, 9).double()
+    turned = [act('p4', h, plain(act('p4', (4 - h) % 4, x))) for h in range(4)]
+    torch.testing.assert_close(net(x), sum(turned)/4, rtol=1e-9, atol=1e-9)
 
 class Residual(nn.Module):
     "A denoiser: what it takes off the picture."
@@ -152,10 +216,24 @@ class Twice(nn.Module):
      'orders four axes'),
     (in_forward(lambda f: f.flatten(1)),
      'channels of places and poses: put nn.Adaptive'),
+    (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2), Op(lambda f: f.view(-1, 16)),
+                   nn.Linear(16, 5)),
+     r'rows of 16 entries, .*longer: torch.flatten\(x, 1\)$'),
+    (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.BatchNorm1d(16),
+                   nn.Linear(16, 5)),
+     '^3: BatchNorm1d has weights for each entry.* before the flatten'),
+    (nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), Op(lambda y: y[:, :8]), nn.Linear(8, 5)),
+     '^3: between the flatten and this nn.Linear some entries'),
+    (in_forward(lambda f: f*torch.ones(4, 1, 1)),
+     r'reads numbers of shape \(4, 1, 1\) .*nn.Conv2d\(4, 4, 1, groups=4, bias=False\), a layer'),
+    (in_forward(lambda f: torch.ones(1, 4, 1, 1) + f),
+     'a bias of the convolution before it'),
+    (in_forward(lambda f: f.view(len(f), 2, 2, 62, 62).transpose(1, 2).flatten(1, 2)),
+     r'unflatten\(1, \(2, -1\)\).*nn.ChannelShuffle\(2\), a layer'),
     (in_forward(lambda f: f.flatten(2)),
      'as tokens without poses'),
     (in_forward(lambda f: F.pad(f, [1, 1, 1, 1], mode='reflect')),
-     "four axes by 'reflect'"),
+     r"four axes by 'reflect'.*: make it a layer, nn.ReflectionPad2d\(1\)$"),
     (in_forward(lambda f: F.pad(f, [1, 1, 1, 1, 0, 0])),
      'third axis from the end'),
     (in_forward(lambda f: f.amax((2, 3))),
@@ -163,27 +241,23 @@ class Twice(nn.Module):
     (in_forward(lambda f: f.mean(2)),
      'rows are axis -2'),
     (Joined(), 'joins .*lift the picture'), (Twice(), 'called twice'),
-    (head(nn.GroupNorm(2, 4)), 'GroupNorm on a feature map has no counterpart'),
-    (head(nn.InstanceNorm2d(4)), r'no counterpart here: nn.BatchNorm2d\(4\) has one$'),
-    (head(nn.LayerNorm(64)), 'reads the last axis, there the columns'),
-    (head(nn.ReflectionPad2d(1)), 'takes four axes.*nn.ZeroPad2d'),
-    (head(nn.MaxPool2d(2, ceil_mode=True)), 'at one end.*ceil_mode=False$'),
+    (head(nn.LayerNorm(64)), r'reads the last axis, .*axis 1, .*convnext.LayerNorm2d\(64\) say$'),
+    (head(Standardised(4, 4, 3)),
+     r'Standardised has a forward of its own \(test_convert.py, line .*: a plain nn.Conv2d, and'),
     (head(nn.MaxPool2d(3, 1, dilation=2)), 'SpatialPool2d knows dilation=1 alone'),
     (head(nn.AvgPool2d(3, 1, 1, count_include_pad=False)), 'count_include_pad=True alone'),
     (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 3, 2, 2)),
      r'end on a feature map.*nn.Conv2d\(3, 3, 1\)'),
-    (nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Dropout(),
-                   nn.Flatten(), nn.Linear(16, 5)),
-     r'^5: .* each of the 2×2 places that 2 leaves.*\(1\) for 2, and nn.Linear\(4, 5\)$'),
+    (nn.Sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d((2, 3)), nn.Flatten(),
+                   nn.Linear(24, 5)), '^1: .* one number for both.*output_size=3 say$'),
+    (nn.Sequential(nn.Conv2d(3, 4, 1), nn.AvgPool2d((64, 32)), nn.Flatten(), nn.Linear(8, 5)),
+     'one number for both'),
     (nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(9), nn.Flatten(), nn.Linear(16, 2)),
      'takes no picture of 64×64 pixels: give an input of its own, x=…'),
     (nn.Sequential(nn.Linear(3, 3)), 'expected an nn.Conv2d'),
     (head(nn.Upsample(scale_factor=1.5)), 'whole'),
     (head(nn.Conv2d(4, 4, (3, 1))), 'one number for both'),
-    (head(nn.Conv2d(4, 4, 3, padding=1, padding_mode='reflect')), "padding_mode='zeros'"),
-    (head(nn.ConvTranspose2d(4, 4, 3, 2, 1, output_padding=1)), 'at one end alone'),
-    (nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(2*62*62, 2)),
-     'put nn.AdaptiveAvgPool2d')])
+    (head(nn.ConvTranspose2d(4, 4, 3, 2, 1, output_padding=1)), 'at one end alone')])
 def test_what_has_no_counterpart_is_named(net, words):
     assert_not_quoted(words)
     with pytest.raises(ValueError, match=words): convert(net, 'p4')
@@ -333,6 +407,43 @@ def test_measuring_changes_nothing():
 
 def test_unmeasured_it_is_returned_as_it_is():
     assert isinstance(convert(broken(Op(lambda f: f.flip(-1))), 'p4', check=False), nn.Module)
+
+def test_a_linear_layer_of_places_becomes_a_convolution_as_large_as_the_map():
+    "A head of the group's own: with plain weights, the mean over turned pictures."
+    torch.manual_seed(0)
+    plain = perturb_(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(5),
+                                   nn.Flatten(), nn.Linear(100, 6)).double()).eval()
+    net = convert(plain, 'p4m', reduce='mean', weights=True)
+    kinds = [type(m) for m in net[4]]
+    assert kinds == [nn.Unflatten, GroupConv2d, GroupPool, nn.Flatten]
+    assert net[4][1].weight.shape == (6, 4, 8, 5, 5)
+    x, group = torch.randn(2, 3, 9, 9).double(), get_group('p4m')
+    turned = [plain(act(group, h, x)) for h in group.elements]
+    torch.testing.assert_close(net(x), sum(turned)/8, rtol=1e-9, atol=1e-9)
+
+def test_norms_behind_the_pool_have_the_new_width():
+    torch.manual_seed(0)
+    norms = nn.BatchNorm1d(4), nn.LayerNorm(4), nn.GroupNorm(2, 4)
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), LayerNorm2d(4), nn.Flatten(),
+                          *norms, nn.Linear(4, 5))
+    net = convert(plain, 'p4', width=1.5).double().eval()
+    x = torch.randn(2, 3, 9, 9).double()
+    assert_equivariant(perturb_(net), x, 'p4', kind='invariant')
+    assert type(net[2]) is LayerNorm2d and net[4].running_mean.shape == (6,)
+    assert plain[4].num_features == 4
+
+def test_a_map_that_is_not_square_has_no_head():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4*8*6, 2))
+    with pytest.raises(ValueError, match='^2: it reads 8×6 places, .* makes 6×8 of them'):
+        convert(net, 'p4', x=torch.zeros(1, 3, 10, 8))
+
+def test_norms_grow_with_the_width():
+    net = convert(head(nn.GroupNorm(4, 4), nn.GroupNorm(2, 4), nn.InstanceNorm2d(4),
+                       LayerNorm2d(4)), 'p4', width=2)
+    assert [net[1].num_groups, net[2].num_groups] == [8, 2]
+    assert net[1].num_channels == net[3].num_features == net[4].normalized_shape[0] == 8
+    with pytest.raises(ValueError, match='^1: width 0.5 makes 3 channels of 6, .*num_groups=1'):
+        convert(nn.Sequential(nn.Conv2d(2, 6, 3), nn.GroupNorm(2, 6), nn.Conv2d(6, 2, 1)), 'p4', .5)
 
 def test_widths():
     with pytest.raises(ValueError, match='width 0.3 makes 1.2 channels of 4'):

@@ -42,9 +42,13 @@ def assert_exact(net, size):
         assert error < 1e-9, turns
 
 # width, and a size that its strides take
-EXACT = {'resnet18': (1/16, 65), 'efficientnet_b0': (1/2, 65), 'regnet_y_400mf': (1/2, 65)}
+EXACT = {'resnet18': (1/16, 65), 'efficientnet_b0': (1/2, 65), 'regnet_y_400mf': (1/2, 65),
+         'squeezenet1_1': (1/4, 79), 'alexnet': (1/16, 95), 'vgg11_bn': (1/16, 64)}
+LONG = 'vgg11_bn', 'alexnet', 'densenet121'
 
-@pytest.mark.parametrize('name', EXACT)
+def long(names): return [pytest.param(n, marks=[pytest.mark.slow]*(n in LONG)) for n in names]
+
+@pytest.mark.parametrize('name', long(EXACT))
 def test_converted_network_is_exact(name):
     torch.manual_seed(0)
     width, size = EXACT[name]
@@ -55,17 +59,12 @@ def operation(name, file, code):
             f'{re.escape(code)}$')
 
 REFUSED = {
-    'vgg11_bn': r'^classifier.0: .* each of the 7×7 places that avgpool leaves, .*: '
-                r'nn.AdaptiveAvgPool2d\(1\) for avgpool, and nn.Linear\(512, 4096\)$',
-    'alexnet': r'^classifier.1: .* each of the 6×6 places that avgpool leaves, .*: '
-               r'nn.AdaptiveAvgPool2d\(1\) for avgpool, and nn.Linear\(256, 4096\)$',
     'mobilenet_v2': operation('adaptive_avg_pool2d', 'mobilenetv2', 'nn.AdaptiveAvgPool2d(1)'),
     'densenet121': operation('adaptive_avg_pool2d', 'densenet', 'nn.AdaptiveAvgPool2d(1)'),
-    'squeezenet1_1': '^features.2: MaxPool2d.* hang over at one end, .*: ceil_mode=False$',
-    'convnext_tiny': r'^features.0.1: LayerNorm2d .*no counterpart here: '
-                     r'nn.BatchNorm2d\(96\) has one$',
-    'shufflenet_v2_x0_5': r'^mean in shufflenetv2.py, line [0-9]+: .*axis 2 is the poses: '
-                          r'nn.AdaptiveAvgPool2d\(1\)',
+    'convnext_tiny': r'^mul in convnext.py, .*: result = self.layer_scale \* .* reads numbers of '
+                     r'shape \(96, 1, 1\) by four .*: nn.Conv2d\(96, 96, 1, groups=96, bias=',
+    'shufflenet_v2_x0_5': r'^view in shufflenetv2.py, line [0-9]+: .* sizes of four axes .*: '
+                          r'x.unflatten\(1, \(2, -1\)\) .*nn.ChannelShuffle\(2\), a layer',
     'vit_b_16': '^reshape in vision_transformer.py, line [0-9]+: .* as tokens without poses: '
                 '.*GroupSelfAttention2d',
     'inception_v3': operation('avg_pool2d', 'inception', 'nn.AvgPool2d(3, stride=1, padding=1)')}
@@ -75,69 +74,50 @@ def test_refused_network_is_refused_for_this_reason(name):
     with pytest.raises(ValueError, match=REFUSED[name]):
         convert(hollow(name), 'p4', x=picture(name))
 
-def pooled_to_one(net, i, channels):
-    net.avgpool = nn.AdaptiveAvgPool2d(1)
-    net.classifier[i] = nn.Linear(channels, 4096)
-    return net
-
-def floors(net):
-    for m in net.modules():
-        if isinstance(m, nn.MaxPool2d): m.ceil_mode = False
-    return net
-
 def in_a_row(*layers):
     return nn.Sequential(*layers[:-1], nn.AdaptiveAvgPool2d(1), nn.Flatten(), layers[-1])
 
 # what the error says to change; width, and a size that its strides take
 MENDED = {
-    'vgg11_bn': (lambda net: pooled_to_one(net, 0, 512), 1/16, 64),
-    'alexnet': (lambda net: pooled_to_one(net, 1, 256), 1/16, 95),
     'mobilenet_v2': (lambda net: in_a_row(net.features, net.classifier), 1/2, 65),
-    'densenet121': (lambda net: in_a_row(net.features, nn.ReLU(), net.classifier), 1/4, 93),
-    'squeezenet1_1': (floors, 1/4, 79)}
-LONG = 'vgg11_bn', 'alexnet', 'densenet121'
+    'densenet121': (lambda net: in_a_row(net.features, nn.ReLU(), net.classifier), 1/4, 93)}
 
-@pytest.mark.parametrize('name', [pytest.param(name, marks=[pytest.mark.slow]*(name in LONG))
-                                  for name in MENDED])
+@pytest.mark.parametrize('name', long(MENDED))
 def test_network_is_exact_once_that_line_is_changed(name):
     torch.manual_seed(0)
     change, width, size = MENDED[name]
     assert_exact(convert(change(build(name)), 'p4', width), size)
 
-def test_shufflenet_meets_its_shuffle_next_and_then_is_exact(monkeypatch):
+def test_shufflenet_meets_its_mean_next_and_then_is_exact(monkeypatch):
     torch.manual_seed(0)
+    monkeypatch.setattr(shufflenetv2, 'channel_shuffle', lambda x, n: nn.ChannelShuffle(n)(x))
     net = build('shufflenet_v2_x0_5')
+    words = (r'^mean in shufflenetv2.py, line [0-9]+: .*axis 2 is the poses: '
+             r'nn.AdaptiveAvgPool2d\(1\)')
+    with pytest.raises(ValueError, match=words): convert(net, 'p4')
     parts = net.conv1, net.maxpool, net.stage2, net.stage3, net.stage4, net.conv5
-    net = in_a_row(*parts, net.fc)
-    words = r'shufflenetv2.py.* = x.size\(\) does not run .*five axes'
-    with pytest.raises(ValueError, match=words):
-        convert(net, 'p4')
-    def shuffle(x, groups): return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
-    monkeypatch.setattr(shufflenetv2, 'channel_shuffle', shuffle)
-    assert_exact(convert(net, 'p4'), 65)
+    assert_exact(convert(in_a_row(*parts, net.fc), 'p4'), 65)
 
-def norms(m):
-    for name, layer in m.named_children():
-        if isinstance(layer, convnext.LayerNorm2d):
-            setattr(m, name, nn.BatchNorm2d(layer.normalized_shape[0]))
-        else: norms(layer)
+def scaled(block, c):
+    "The same with a layer in place of numbers for each channel."
+    scale = nn.Conv2d(c, c, 1, groups=c, bias=False)
+    with torch.no_grad(): scale.weight.fill_(1e-6)
+    return nn.Sequential(*block, scale)
 
 @pytest.mark.slow
-def test_convnext_meets_norms_then_its_scale_and_then_is_exact():
+def test_convnext_meets_its_scale_then_its_last_axes_and_then_is_exact():
     torch.manual_seed(0)
     net = build('convnext_tiny')
-    norms(net)
-    net.classifier[0] = nn.Identity()
-    words = r'features.1.0.block.2: LayerNorm .* the last axis, .*nn.BatchNorm2d\(96\) at axis 1'
-    with pytest.raises(ValueError, match=words): convert(net, 'p4')
     blocks = [m for m in net.modules() if isinstance(m, convnext.CNBlock)]
     for m in blocks:
-        c = m.block[0].in_channels
-        m.block = nn.Sequential(m.block[0], nn.BatchNorm2d(c), nn.Conv2d(c, 4*c, 1), nn.GELU(),
-                                nn.Conv2d(4*c, c, 1))
-    words = r'convnext.py.* self.layer_scale \* self.block\(input\) does not run'
+        m.block, m.layer_scale = scaled(m.block, len(m.layer_scale)), nn.Parameter(torch.ones(1))
+    words = (r'features.1.0.block.2: LayerNorm .* reads the last axis, there the columns: '
+             r'.* axis 1, torchvision.models.convnext.LayerNorm2d\(96\) say$')
     with pytest.raises(ValueError, match=words): convert(net, 'p4', 1/8)
-    for m in blocks: m.layer_scale = nn.Parameter(torch.full((1, 1, 1), .1))
+    for m in blocks:
+        c = m.block[0].in_channels
+        m.block = nn.Sequential(m.block[0], convnext.LayerNorm2d(c), nn.Conv2d(c, 4*c, 1),
+                                nn.GELU(), nn.Conv2d(4*c, c, 1), m.block[-1])
     assert_exact(convert(net, 'p4', 1/8), 64)
 
 class Pools(inception.InceptionC):

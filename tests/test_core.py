@@ -17,6 +17,7 @@ from eqtutor.core import (
     once_differentiable,
     one_of,
     same_padding,
+    square_sizes,
 )
 from eqtutor.groups import C, D
 
@@ -46,6 +47,12 @@ def test_a_size_is_a_positive_int(n):
     check_positive(kernel_size=1, stride=2)
     with pytest.raises(ValueError, match='^stride must be a positive int .*, got '):
         check_positive(kernel_size=1, stride=n)
+
+def test_a_pair_of_equal_numbers_is_one_number():
+    assert square_sizes(kernel_size=(3, 3), stride=[2, 2], padding='same') == [3, 2, 'same']
+    for pair in (3, 5), (3,), (3, 3, 3), ():
+        with pytest.raises(ValueError, match='kernel_size must be one number, or two equal ones'):
+            square_sizes(stride=1, kernel_size=pair)
 
 def test_an_even_window_is_refused_by_its_name():
     check_odd(window=1, kernel_size=3)

@@ -48,7 +48,7 @@ def with_bright_rim(x):
 
 @pytest.mark.parametrize('f, options, message', [
     (F.relu, dict(kind='picture'), "kind must be one of .*, got 'picture'"),
-    (F.relu, dict(kind='feature map'), r'the output should be a feature map, got shape'),
+    (F.relu, dict(kind='feature map'), "this should be of kind 'feature map', got shape"),
     (F.relu, dict(margin=9), 'margin 9 leaves no pixel of an output of 9×9'),
     (lambda x: x[..., 1:, :], {}, 'at element 1 of C4: the output size depends on the orientation'),
     (lambda x: x.sum(), {}, r'an output of shape \(\) is none of .*: say kind=…'),

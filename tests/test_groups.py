@@ -22,7 +22,12 @@ PLANE = [[1, 0], [0, 1]], [[-1, 0], [0, -1]], [[0, -1], [-1, 0]], [[0, 1], [1, 0
 @pytest.mark.parametrize('name, message', [
     ('C0', "unknown group 'C0'"),
     ('p4n', "did you mean 'p4'"),
-    (4, 'unknown group 4'),
+    ('bad', "unknown group 'bad'. Known are"),
+    *[(name, f'did you mean {meant!r}') for name, meant in {
+        'p6': 'C6', 'p8': 'C8', 'c8': 'C8', 'C_8': 'C8', 'C(8)': 'C8', 'Z4': 'C4', 'R6': 'C6',
+        'p6m': 'D6', 'd4': 'D4', 'p4mm': 'D4', 'R8M': 'D8', 'P4': 'p4', 'Mirror': 'mirror',
+        'SO2': 'C16', 'SO(2)': 'C16', 'O(2)': 'D16', 4: 'C4'}.items()],
+    ('SO3', "unknown group 'SO3'. Known are"),
     (None, 'or pass a Group'),
 ])
 def test_an_unknown_group_is_refused(name, message):
@@ -35,7 +40,9 @@ def test_an_unknown_group_is_refused(name, message):
     ([PLANE[0], PLANE[2], PLANE[2]], 'listed twice'),
     (PLANE[0], r'shape \(n, 2, 2\), got \(2, 2\)'),
     (torch.zeros(1, 2, 2), 'times its transpose'),
-    ([PLANE[0], [[0, 2], [.5, 0]]], 'times its transpose'),
+    ([PLANE[0], [[0, 2], [.5, 0]]], r'of element 1, \[\[0.0, 2.0\], \[0.5, 0.0\]\], is not$'),
+    (C(6).matrices.mul(1e3).round()/1e3, 'of element 1, .*is not, by 4e-05. .* rounded?'),
+    (C(6).matrices.mul(1e5).round()/1e5, 'not in the list, by .*e-05. .* rounded?'),
 ])
 def test_matrices_that_are_no_point_group_are_refused(matrices, message):
     with pytest.raises(ValueError, match=message): Group('bad', matrices)

@@ -100,7 +100,7 @@ def test_outputs_that_may_turn_or_not_must_be_named(wrap):
         assert_equivariant(wrap(net, 'p4', kind=kind), x, 'p4', kind=kind)
     with pytest.raises(ValueError, match="kind 'image', got shape"):
         wrap(net, 'p4', kind='image')(x)
-    with pytest.raises(ValueError, match='expected one of .* got .scores.'):
+    with pytest.raises(ValueError, match='kind must be one of .* got .scores.'):
         wrap(net, 'p4', kind='scores')(x)
     with pytest.raises(ValueError, match=r'axis 2 must be the group axis of C4, \|H\| = 4'):
         wrap(to_feature_maps(3), 'p4')(x)

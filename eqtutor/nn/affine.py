@@ -382,9 +382,14 @@ def map_pixels(
 class SimpleAffineSelfConv2d(AffineLayer):
     """Simple form, image `(b, in, h, w)` to image `(b, out, h, w)` (P2, Eq. 7).
 
+    In words: a convolution whose filter is weighed anew at every place. The features of a
+    window are multiplied by ψ and shifted by β, each by those of its offset; a softmax of
+    their products with the one in the middle weighs them. Query, key and value are one map.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of `heads`
     kernel_size : int, default 5
@@ -397,6 +402,27 @@ class SimpleAffineSelfConv2d(AffineLayer):
         or 'zero'
     init : str, default 'published'
         or 'conditioned'
+
+    Notes
+    -----
+    Exact for translations by whole pixels, away from the border; not for turns or mirrors.
+
+    Cost: o·(i + o + 4·k²) multiply-accumulates for each place of the output; i and o are
+    the channels of input and output (c, where they are one number), k is the window, |H|
+    the order of the group.
+
+    References
+    ----------
+    Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
+    https://arxiv.org/abs/1911.07704
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SimpleAffineSelfConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = SimpleAffineSelfConv2d(4, 6, 3, heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 16, 16])
     """
     simple = images = True
 
@@ -415,9 +441,14 @@ class SimpleAffineSelfConv2d(AffineLayer):
 class AffineSelfConv2d(AffineLayer):
     """General form, image `(b, in, h, w)` to image `(b, out, h, w)` (P2, Eqs 8–11).
 
+    In words: a convolution whose filter is weighed anew at every place. Keys and values of
+    a window are multiplied by ψ and shifted by β, each by those of its offset; a softmax of
+    the products of the keys with the query in the middle weighs the values.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of `heads`
     kernel_size : int, default 5
@@ -430,6 +461,27 @@ class AffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+
+    Notes
+    -----
+    Exact for translations by whole pixels, away from the border; not for turns or mirrors.
+
+    Cost: o·(3·i + o + 4·k²) multiply-accumulates for each place of the output; i and o are
+    the channels of input and output (c, where they are one number), k is the window, |H|
+    the order of the group.
+
+    References
+    ----------
+    Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
+    https://arxiv.org/abs/1911.07704
+
+    Examples
+    --------
+    >>> from eqtutor.nn import AffineSelfConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = AffineSelfConv2d(4, 6, 3, heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 16, 16])
     """
     images = True
 
@@ -443,9 +495,14 @@ class AffineSelfConv2d(AffineLayer):
 class GroupSimpleAffineSelfConv2d(AffineLayer):
     """Simple form on G, `(b, in, |H|, h, w)` to `(b, out, |H|, h, w)` (P2, Eqs 13–14).
 
+    In words: as `SimpleAffineSelfConv2d`, in every pose h: ψ and β are moved by h, ψ has a
+    slice for each relative pose of the features that it multiplies, and those of all poses
+    are added.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of `heads`
     kernel_size : int, default 5
@@ -460,15 +517,42 @@ class GroupSimpleAffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own; other groups are
+    refused, as windows would have to turn between pixels.
+
+    Cost: o·(|H|²·(i + o + 2·k² + 1) + 4·|H|·k²) multiply-accumulates for each place of the
+    output; i and o are the channels of input and output (c, where they are one number), k
+    is the window, |H| the order of the group.
+
+    References
+    ----------
+    Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
+    https://arxiv.org/abs/1911.07704
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupSimpleAffineSelfConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupSimpleAffineSelfConv2d(4, 6, 3, 'p4m', heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     simple = True
 
 class GroupAffineSelfConv2d(AffineLayer):
     """General form on G, `(b, in, |H|, h, w)` to `(b, out, |H|, h, w)` (P2, Eqs 17–20).
 
+    In words: as `AffineSelfConv2d`, in every pose h: ψ and β are moved by h, ψ has a slice
+    for each relative pose of the keys and values that it multiplies, and those of all poses
+    are added.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of `heads`
     kernel_size : int, default 5
@@ -483,14 +567,41 @@ class GroupAffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own; other groups are
+    refused, as windows would have to turn between pixels.
+
+    Cost: o·(|H|²·(3·i + o + 2·k² + 1) + 4·|H|·k²) multiply-accumulates for each place of
+    the output; i and o are the channels of input and output (c, where they are one number),
+    k is the window, |H| the order of the group.
+
+    References
+    ----------
+    Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
+    https://arxiv.org/abs/1911.07704
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupAffineSelfConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupAffineSelfConv2d(4, 6, 3, 'p4m', heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
 
 class LiftingAffineSelfConv2d(AffineLayer):
     """General form, image `(b, in, h, w)` to feature map on G `(b, out, |H|, h, w)`.
 
+    In words: query, key and value of an image are taken once; in every pose h its windows
+    are multiplied by ψ and shifted by β, both moved by h, and weighed by a softmax of their
+    products with the query.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of `heads`
     kernel_size : int, default 5
@@ -505,6 +616,28 @@ class LiftingAffineSelfConv2d(AffineLayer):
         beyond the image: 'mask', no neighbours; 'zero', key and value 0, and their β
     init : str, default 'published'
         ψ, β ~ N(0,1); or 'conditioned': plain attention in each pose, random template
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own; other groups are
+    refused, as windows would have to turn between pixels.
+
+    Cost: o·(3·i + |H|²·o + 4·|H|·k² + |H|) multiply-accumulates for each place of the
+    output; i and o are the channels of input and output (c, where they are one number), k
+    is the window, |H| the order of the group.
+
+    References
+    ----------
+    Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
+    https://arxiv.org/abs/1911.07704
+
+    Examples
+    --------
+    >>> from eqtutor.nn import LiftingAffineSelfConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = LiftingAffineSelfConv2d(4, 6, 3, 'p4m', heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 

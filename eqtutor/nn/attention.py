@@ -247,9 +247,14 @@ class Attention2d(nn.Module):
 class SelfAttention2d(Attention2d):
     """Self-attention, images `(b, in_channels, h, w)` to images (P3, Eqs 8–11).
 
+    In words: every pixel compares its query with the keys of the pixels around it, or of
+    all, and with an encoding of where they lie; a softmax of the scores weighs their
+    values. Heads do so side by side, and a linear map joins them.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of `heads`
     window : int | None, default None
@@ -268,6 +273,34 @@ class SelfAttention2d(Attention2d):
         of the query, key and value maps
     out_bias : bool, default True
         of the output map
+
+    Notes
+    -----
+    Exact for translations by whole pixels, away from the border; not for turns or mirrors.
+    With encoding='none' and window=None it commutes with every permutation of the pixels;
+    with 'absolute', with none.
+
+    Cost: o·(3·i + o + 3·k²) multiply-accumulates for each place of the output; i and o are
+    the channels of input and output (c, where they are one number), k is the window, |H|
+    the order of the group. Without a window k² is h·w, and the relative encoding is
+    compared with (2h − 1)·(2w − 1) offsets.
+
+    References
+    ----------
+    Ashish Vaswani, Noam Shazeer, Niki Parmar, Jakob Uszkoreit, Llion Jones, Aidan N. Gomez,
+    Łukasz Kaiser, Illia Polosukhin, Attention Is All You Need, 2017,
+    https://arxiv.org/abs/1706.03762
+
+    David W. Romero, Jean-Baptiste Cordonnier, Group Equivariant Stand-Alone Self-Attention
+    For Vision, 2021, https://arxiv.org/abs/2010.00977
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SelfAttention2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = SelfAttention2d(4, 6, window=5, heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 16, 16])
     """
     def __init__(self,
         in_channels:int,
@@ -344,9 +377,14 @@ class RowsAndColumns(nn.Module):
 class StandAloneSelfAttention2d(Attention2d):
     """SASA, local attention with factorised encodings (Ramachandran et al. 2019).
 
+    In words: every pixel compares its query with the keys of its window, and with an
+    encoding, half of whose channels know the row of the offset, half the column; a softmax
+    of the scores weighs the values.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
         a multiple of 2·heads
     kernel_size : int
@@ -361,6 +399,28 @@ class StandAloneSelfAttention2d(Attention2d):
         of the query, key and value maps
     out_bias : bool, default False
         of the output map
+
+    Notes
+    -----
+    Exact for translations by whole pixels, away from the border; not for turns or mirrors.
+
+    Cost: o·(3·i + o + 2·k² + k) multiply-accumulates for each place of the output; i and o
+    are the channels of input and output (c, where they are one number), k is the window,
+    |H| the order of the group.
+
+    References
+    ----------
+    Prajit Ramachandran, Niki Parmar, Ashish Vaswani, Irwan Bello, Anselm Levskaya, Jonathon
+    Shlens, Stand-Alone Self-Attention in Vision Models, 2019,
+    https://arxiv.org/abs/1906.05909
+
+    Examples
+    --------
+    >>> from eqtutor.nn import StandAloneSelfAttention2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = StandAloneSelfAttention2d(4, 8, 5, heads=2)
+    >>> layer(x).shape
+    torch.Size([2, 8, 16, 16])
     """
     def __init__(self,
         in_channels:int,
@@ -449,12 +509,43 @@ class FeatureGate(nn.Module):
 class SqueezeExcitation(FeatureGate):
     """Each channel times a factor from all channels' means over G (P2, Eqs 15–16).
 
+    In words: the mean of each channel, over all poses and places, goes through two linear
+    maps with a ReLU between them; a sigmoid makes a factor for each channel of it.
+
     Parameters
     ----------
     channels : int
+        channels of the feature map
     group : Group | str, default 'Z2'
+        a `Group` or its name
     reduction : int, default 16
         of channels in the hidden layer, which has one at least
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It takes any other group as well, since it permutes
+    poses and reads every pixel alike; what is then inexact is the turning of the picture
+    alone.
+
+    Cost: 2·c·⌊c/r⌋ multiply-accumulates for each picture; i and o are the channels of input
+    and output (c, where they are one number), k is the window, |H| the order of the group.
+    r is `reduction`.
+
+    References
+    ----------
+    Jie Hu, Li Shen, Gang Sun, Squeeze-and-Excitation Networks, 2018,
+    https://arxiv.org/abs/1709.01507
+
+    Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
+    https://arxiv.org/abs/1911.07704
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SqueezeExcitation
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = SqueezeExcitation(4, 'p4m', reduction=2)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
     """
     def __init__(self,
         channels:int,
@@ -475,13 +566,46 @@ class SqueezeExcitation(FeatureGate):
 class ChannelAttention(FeatureGate):
     """Channel and pose times a factor from all means and maxima (CBAM; P1 §2.3.1).
 
+    In words: mean and maximum over the places, of each channel and pose, go through two 1×1
+    group convolutions with a ReLU between them; a sigmoid of the sum makes a factor for
+    each channel and pose.
+
     Parameters
     ----------
     channels : int
+        channels of the feature map
     group : Group | str, default 'Z2'
+        a `Group` or its name
     reduction : int, default 16
         of channels in the hidden layer, which has one at least
     bias : bool, default False
+        add a learned number to each output channel
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It takes any other group as well, since it permutes
+    poses and reads every pixel alike; what is then inexact is the turning of the picture
+    alone.
+
+    Cost: 4·c·⌊c/r⌋·|H|² multiply-accumulates for each picture; i and o are the channels of
+    input and output (c, where they are one number), k is the window, |H| the order of the
+    group. r is `reduction`.
+
+    References
+    ----------
+    Sanghyun Woo, Jongchan Park, Joon-Young Lee, In So Kweon, CBAM: Convolutional Block
+    Attention Module, 2018, https://arxiv.org/abs/1807.06521
+
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import ChannelAttention
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = ChannelAttention(4, 'p4m', reduction=2)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
     """
     def __init__(self,
         channels:int,
@@ -503,13 +627,42 @@ class ChannelAttention(FeatureGate):
 class SpatialAttention(FeatureGate):
     """Place and pose times a factor from the channels' mean and maximum nearby (CBAM).
 
+    In words: mean and maximum over the channels, at each place and pose, go through a group
+    convolution with one output channel; a sigmoid makes a factor for each place and pose.
+
     Parameters
     ----------
     channels : int
+        channels of the feature map
     group : Group | str, default 'Z2'
+        a `Group` or its name
     kernel_size : int, default 7
         odd
     bias : bool, default False
+        add a learned number to each output channel
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact.
+
+    Cost: 2·|H|²·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group.
+
+    References
+    ----------
+    Sanghyun Woo, Jongchan Park, Joon-Young Lee, In So Kweon, CBAM: Convolutional Block
+    Attention Module, 2018, https://arxiv.org/abs/1807.06521
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SpatialAttention
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = SpatialAttention(4, 'p4m', kernel_size=3)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
     """
     def __init__(self,
         channels:int,

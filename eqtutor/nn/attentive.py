@@ -29,7 +29,9 @@ from ..core import (
     check_odd,
     check_positive,
     one_of,
+    pad_sides,
     refuse_transforms,
+    square_sizes,
 )
 from ..groups import Group
 from ..kernels.attentive import (
@@ -406,6 +408,12 @@ class AttentiveConv2d(EquivariantConv2d):
     chunk : int | str | None, default 'auto'
         output channels at a time, computed again in backward; None keeps all; 'auto'
         only where they are large
+    padding_mode : str, default 'zeros'
+        of the convolution; the attention's own windows meet zeros beyond the rim
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     def __init__(self,
         in_channels:int,
@@ -427,9 +435,15 @@ class AttentiveConv2d(EquivariantConv2d):
         # output channels at a time, computed again in backward; None keeps all; 'auto'
         # only where they are large
         chunk:int|str|None='auto',
+        # of the convolution; the attention's own windows meet zeros beyond the rim
+        padding_mode:str='zeros',
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(in_channels, out_channels, kernel_size, group, stride, padding,
-                         dilation, bias, strict)
+                         dilation, bias, strict, padding_mode=padding_mode)
+        attention_kernel, attention_dilation = square_sizes(
+            attention_kernel=attention_kernel, attention_dilation=attention_dilation)
         check_positive(reduction=reduction, attention_dilation=attention_dilation)
         free:dict[str, Any] = dict(hidden=hidden, chunk=chunk)   # need not be numbers
         check_positive(**{k: n for k, n in free.items() if n not in (None, 'auto')})
@@ -439,6 +453,7 @@ class AttentiveConv2d(EquivariantConv2d):
         hidden = hidden or in_channels//reduction or in_channels
         self.branch = self.make_branch(hidden=hidden, kernel_size=attention_kernel,
                                        dilation=attention_dilation)
+        self.to(device, dtype)
 
     def make_branch(self,
         **sizes:Any, # of the attention
@@ -453,7 +468,8 @@ class AttentiveConv2d(EquivariantConv2d):
         channels, common = self.in_channels, (self.group, self.lifts)
         if self.attend == 'rotation': return RotationAttention(channels, *common)
         if self.attend == 'input': return InputAttention(channels, *common, **sizes)
-        window = Window(self.kernel_size, self.dilation, self.padding, self.stride)
+        padding = self.padding if self.padding_mode == 'zeros' else 0   # in `planes`
+        window = Window(self.kernel_size, self.dilation, padding, self.stride)
         return PairAttention(channels, self.out_channels, window, *common, self.attend,
                              **sizes)
 
@@ -468,7 +484,9 @@ class AttentiveConv2d(EquivariantConv2d):
         check_input(x, self.in_channels, group, type(self).__name__)
 
     def planes(self, x:Tensor)->Tensor:
-        "The input as `(b, q, i, y, x)`."
+        "The input as `(b, q, i, y, x)`, in a frame unless that is of zeros."
+        if self.padding_mode != 'zeros':
+            x = pad_sides(x, self.padding, self.padding_mode)
         return x[:, None] if self.lifts else x.transpose(1, 2)
 
     def chunk_for(self,
@@ -543,11 +561,12 @@ class AttentiveConv2d(EquivariantConv2d):
         self.check(x)
         if self.weighs_input: return self.branch.attention(x)
         channel, spatial = self.factors(x)
+        spatial_size = self.branch.window.out_size(self.planes(x))
         product = x.new_ones(())
         if channel is not None: product = product*channel.mean(2)[..., None, None]
         if spatial is not None: product = product*spatial
         if not self.lifts: product = product.mean(3)
-        return 1 - product.expand(*product.shape[:-2], *self.branch.window.out_size(x))
+        return 1 - product.expand(*product.shape[:-2], *spatial_size)
 
     def macs(self,
         x_shape:tuple[int, ...], # of the input
@@ -575,10 +594,16 @@ class AttentiveLiftingConv2d(AttentiveConv2d):
     """Attentive lifting convolution, `(b, i, h, w)` to `(b, o, |H|, h, w)`:
     y[o,h] = Σᵢ α⁺ᵢ(x,h) corr(fᵢ, 𝓛_h W[o,i]) (P1, Eq. 19).
 
+    In words: a lifting convolution, each of whose terms (one input channel, correlated with
+    one filter in one pose) is weighed by a factor between 0 and 1 before they are added.
+    Channel attention and spatial attention of these terms write the factors.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square
     group : Group | str
@@ -607,6 +632,38 @@ class AttentiveLiftingConv2d(AttentiveConv2d):
     chunk : int | str | None, default 'auto'
         output channels at a time, computed again in backward; None keeps all; 'auto'
         only where they are large
+    padding_mode : str, default 'zeros'
+        of the convolution; the attention's own windows meet zeros beyond the rim
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: about 3·o·|H|·i·k² + 98·o·|H| multiply-accumulates for each place of the output; i
+    and o are the channels of input and output (c, where they are one number), k is the
+    window, |H| the order of the group. That is attend='full'; 98 is 2·attention_kernel².
+    'input' and 'rotation' weigh the input alone and cost little more than the convolution.
+
+    References
+    ----------
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import AttentiveLiftingConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = AttentiveLiftingConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 
@@ -614,10 +671,17 @@ class AttentiveGroupConv2d(AttentiveConv2d):
     """Attentive group convolution, `(b, i, |H|, h, w)` to `(b, o, |H|, h, w)`:
     y[o,h] = Σ_{i,q} α⁺ᵢ(x,h,q) corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]) (P1, Eq. 19).
 
+    In words: a group convolution, each of whose terms (one channel and pose of the input,
+    correlated with its slice of a filter in the pose of the output) is weighed by a factor
+    between 0 and 1 before they are added. Channel attention and spatial attention of these
+    terms write the factors, and know only the relative pose of the two.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square
     group : Group | str
@@ -646,4 +710,37 @@ class AttentiveGroupConv2d(AttentiveConv2d):
     chunk : int | str | None, default 'auto'
         output channels at a time, computed again in backward; None keeps all; 'auto'
         only where they are large
+    padding_mode : str, default 'zeros'
+        of the convolution; the attention's own windows meet zeros beyond the rim
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: about 3·o·|H|²·i·k² + 98·o·|H|² multiply-accumulates for each place of the output;
+    i and o are the channels of input and output (c, where they are one number), k is the
+    window, |H| the order of the group. That is attend='full'; 98 is 2·attention_kernel².
+    `chunk` trades memory for time. 'input' and 'rotation' weigh the input alone and cost
+    little more than the convolution.
+
+    References
+    ----------
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import AttentiveGroupConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = AttentiveGroupConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
 from ..core import (
+    PADDING_MODES,
     IndexTables,
     check_divides,
     check_input,
@@ -29,7 +30,10 @@ from ..core import (
     each_pose,
     filter_index,
     filter_matrices,
+    one_of,
+    pad_sides,
     same_padding,
+    square_sizes,
 )
 from ..groups import Group, get_group
 
@@ -78,7 +82,7 @@ class EquivariantConv2d(IndexTables):
     in_channels : int
     out_channels : int
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -93,13 +97,19 @@ class EquivariantConv2d(IndexTables):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
     """
     lifts, projects = False, False   # does the input, the output, lack the group axis?
 
     def __init__(self,
         in_channels:int,
         out_channels:int,
-        kernel_size:int,          # windows are square
+        kernel_size:int,          # windows are square; a pair (3, 3) will do
         group:Group|str,          # a `Group` or its name
         stride:int=1,             # pixels from window to window
         padding:int|str=0,        # pixels, 'same' or 'valid'
@@ -107,8 +117,14 @@ class EquivariantConv2d(IndexTables):
         bias:bool=True,           # one per output channel, shared over the group
         strict:bool=True,         # raise where the stride breaks the symmetry, or warn
         groups:int=1,             # blocks of channels that do not hear of each other
+        # beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+        padding_mode:str='zeros',
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__()
+        kernel_size, stride, padding, dilation = square_sizes(
+            kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
         sizes = dict(in_channels=in_channels, out_channels=out_channels)
         check_positive(**sizes, kernel_size=kernel_size, stride=stride,
                        dilation=dilation, groups=groups)
@@ -116,6 +132,7 @@ class EquivariantConv2d(IndexTables):
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
         self.padding = same_padding(padding, kernel_size, dilation)
+        self.padding_mode = one_of(padding_mode, *PADDING_MODES)
         self.groups, self.strict = groups, strict
         self.group = get_group(group)
         self.axes = reversed_axes(self.group)
@@ -124,8 +141,9 @@ class EquivariantConv2d(IndexTables):
         self.out_poses = 1 if self.projects else n
         poses = () if self.lifts or self.projects else (n,)      # of a filter
         shape = in_channels//groups, *poses, kernel_size, kernel_size
-        self.weight = nn.Parameter(torch.empty(out_channels, *shape))
-        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        on = dict(device=device, dtype=dtype)
+        self.weight = nn.Parameter(torch.empty(out_channels, *shape, **on))
+        self.bias = nn.Parameter(torch.zeros(out_channels, **on)) if bias else None
         self.make_tables()
         self.reset_parameters()
 
@@ -162,7 +180,10 @@ class EquivariantConv2d(IndexTables):
         bias:Tensor|None = self.bias
         if bias is not None: bias = each_pose(bias, self.out_poses)
         if not self.lifts: x = x.flatten(1, 2)
-        y = F.conv2d(x, self.filters(), bias, self.stride, self.padding, self.dilation,
+        padding = self.padding                # by conv2d, or before it
+        if self.padding_mode != 'zeros':
+            x, padding = pad_sides(x, padding, self.padding_mode), 0
+        y = F.conv2d(x, self.filters(), bias, self.stride, padding, self.dilation,
                      self.groups)
         if self.projects: return y
         return y.unflatten(1, (self.out_channels, self.out_poses))
@@ -192,18 +213,25 @@ class EquivariantConv2d(IndexTables):
                 f'kernel_size={self.kernel_size}, group={self.group.name}, '
                 f'stride={self.stride}, padding={self.padding}, '
                 f'dilation={self.dilation}, bias={self.bias is not None}'
-                + (f', groups={self.groups}' if self.groups > 1 else ''))
+                + (f', groups={self.groups}' if self.groups > 1 else '')
+                + ('' if self.padding_mode == 'zeros' else
+                   f', padding_mode={self.padding_mode!r}'))
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000020
 class LiftingConv2d(EquivariantConv2d):
     """`(b, c, h, w)` to `(b, o, |H|, h, w)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i]).
 
+    In words: the image is correlated with every filter in every pose. The output at place x
+    and pose h is large where the filter, moved by h, fits the image around x.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -218,18 +246,55 @@ class LiftingConv2d(EquivariantConv2d):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: o·|H|·i·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group. |H| times a plain convolution of the same channels, at as many
+    parameters.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    Examples
+    --------
+    >>> from eqtutor.nn import LiftingConv2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = LiftingConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 
 class GroupConv2d(EquivariantConv2d):
     """On G (P1, Eq. 13): y[o,h] = Σ_{i,q} corr(f[i,q], 𝓛_h W[o,i,h⁻¹q]).
 
+    In words: every pose h of the output reads every pose q of the input through a filter
+    moved by h. Which slice of the filter it takes depends on the relative pose h⁻¹q alone.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -244,17 +309,57 @@ class GroupConv2d(EquivariantConv2d):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: o·|H|·i·|H|·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group. That is a plain convolution from i·|H| to o·|H| channels, at 1/|H|
+    of its parameters.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
+    Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
 
 class ProjectionConv2d(EquivariantConv2d):
     """`(b, c, |H|, h, w)` to `(b, o, h, w)`: y[o] = Σ_{i,q} corr(f[i,q], 𝓛_q W[o,i]).
 
+    In words: every pose q of the input is correlated with the filter moved by q, and the
+    poses are added. What is left is an image that turns with the input and has no poses.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
-        windows are square
+        windows are square; a pair (3, 3) will do
     group : Group | str
         a `Group` or its name
     stride : int, default 1
@@ -269,5 +374,36 @@ class ProjectionConv2d(EquivariantConv2d):
         raise where the stride breaks the symmetry, or warn
     groups : int, default 1
         blocks of channels that do not hear of each other
+    padding_mode : str, default 'zeros'
+        beyond the rim: 'zeros', 'circular', 'reflect' or 'replicate' (Prop. 6.5)
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact. A stride may leave no pixel over: (n +
+    2·padding − dilation·(kernel_size − 1) − 1) % stride == 0 on both sides, or the layer
+    raises and names the nearest sizes.
+
+    Cost: o·i·|H|·k² multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group.
+
+    References
+    ----------
+    Maurice Weiler, Gabriele Cesa, General E(2)-Equivariant Steerable CNNs, 2019,
+    https://arxiv.org/abs/1911.08251
+
+    Examples
+    --------
+    >>> from eqtutor.nn import ProjectionConv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = ProjectionConv2d(4, 6, 3, 'p4m', padding='same')
+    >>> layer(x).shape
+    torch.Size([2, 6, 16, 16])
     """
     projects = True

@@ -12,7 +12,14 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..core import check_input, check_positive, each_pose, one_of
+from ..core import (
+    check_input,
+    check_positive,
+    check_real,
+    each_pose,
+    one_of,
+    square_sizes,
+)
 from ..groups import Group
 from .convolution import EquivariantConv2d
 
@@ -21,22 +28,46 @@ from .convolution import EquivariantConv2d
 class GroupUpsample2d(nn.Module):
     """`(b, c, h, w)` or `(b, c, |H|, h, w)`, each side a whole number of times longer.
 
+    In words: every pixel becomes a square of scale_factor² equal pixels, or the pixels
+    between are interpolated, in every channel and pose by itself.
+
     Parameters
     ----------
     scale_factor : int, default 2
         whole: see Propositions 67.1 and 67.2
     mode : str, default 'nearest'
         'nearest' or 'bilinear'
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Augustus Odena, Vincent Dumoulin, Chris Olah, Deconvolution and Checkerboard Artifacts,
+    2016, https://doi.org/10.23915/distill.00003
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupUpsample2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupUpsample2d(2)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 32, 32])
     """
     def __init__(self,
         scale_factor:int=2,    # whole: see Propositions 67.1 and 67.2
         mode:str='nearest',    # 'nearest' or 'bilinear'
     ):
         super().__init__()
+        scale_factor, = square_sizes(scale_factor=scale_factor)
         check_positive(scale_factor=scale_factor)
         self.scale_factor, self.mode = scale_factor, one_of(mode, 'nearest', 'bilinear')
 
     def forward(self, x:Tensor)->Tensor:
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5):
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w), got {tuple(x.shape)}')
@@ -54,10 +85,16 @@ class GroupUpsample2d(nn.Module):
 class GroupConvTranspose2d(EquivariantConv2d):
     """Writes windows, `stride` apart: `(b, i, |H|, h, w)` to `(b, o, |H|, h2, w2)`.
 
+    In words: every place and pose of the input writes a window into the output, `stride`
+    pixels from its neighbour: a filter moved by the pose, times the feature. Windows that
+    overlap add up.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         windows are square
     group : Group | str
@@ -74,6 +111,35 @@ class GroupConvTranspose2d(EquivariantConv2d):
         blocks of channels that do not hear of each other
     output_padding : int, default 0
         0: more would lie at one end (Proposition 67.3)
+    padding_mode : str, default 'zeros'
+        'zeros' only, as for torch's layer
+    device : torch.device | str | None, default None
+        where the weights lie
+    dtype : torch.dtype | None, default None
+        of the weights
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too; their filters are turned between pixels, so that of their turns
+    only those that keep the grid are exact.
+
+    Cost: o·|H|·i·|H|·k² multiply-accumulates for each place of the input; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group. kernel_size 4, stride 2 and padding 1 double the sides.
+
+    References
+    ----------
+    Vincent Dumoulin, Francesco Visin, A guide to convolution arithmetic for deep learning,
+    2016, https://arxiv.org/abs/1603.07285
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupConvTranspose2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupConvTranspose2d(4, 6, 4, 'p4m', stride=2, padding=1)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 32, 32])
     """
     def __init__(self,
         in_channels:int,
@@ -86,9 +152,18 @@ class GroupConvTranspose2d(EquivariantConv2d):
         bias:bool=True,           # one per output channel, shared over the group
         groups:int=1,             # blocks of channels that do not hear of each other
         output_padding:int=0,     # 0: more would lie at one end (Proposition 67.3)
+        padding_mode:str='zeros', # 'zeros' only, as for torch's layer
+        device:torch.device|str|None=None, # where the weights lie
+        dtype:torch.dtype|None=None,       # of the weights
     ):
         super().__init__(in_channels, out_channels, kernel_size, group, stride, padding,
-                         dilation, bias, groups=groups)
+                         dilation, bias, groups=groups, device=device, dtype=dtype)
+        if padding_mode != 'zeros':
+            raise ValueError('padding takes pixels off the output here, so nothing is '
+                             "filled in: expected padding_mode='zeros', got "
+                             f"{padding_mode!r}; GroupUpsample2d({self.stride}) and "
+                             'GroupConv2d after it take any')
+        output_padding, = square_sizes(output_padding=output_padding)
         if output_padding == 0: return
         raise ValueError('output_padding puts pixels at one end alone, which is not '
                          f'equivariant to {self.group.name}: got {output_padding}. '

@@ -176,10 +176,16 @@ def _check_padding(padding:int|str, same:int)->None:
 class E4Conv2d(nn.Module):
     """E4, `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)` (P4, Eq. 12).
 
+    In words: every place and pose writes a kernel of its own from its features (a linear
+    map, norm, ReLU, a linear map), which is moved by the pose; with it the window around
+    the place is summed, after a linear map of its features.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     kernel_size : int
         odd
     group : Group | str
@@ -200,6 +206,30 @@ class E4Conv2d(nn.Module):
         one per output channel, shared over the group
     kernel_bias : bool, default True
         a fixed kernel that is added to the written one
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own; other groups are
+    refused, as windows would have to turn between pixels. norm='published' breaks the
+    symmetry once it is trained.
+
+    Cost: |H|·(|H|·i·o + k²·o + |H|·i²/r + s·k²·i/r) multiply-accumulates for each place of
+    the output; i and o are the channels of input and output (c, where they are one number),
+    k is the window, |H| the order of the group. s is `slices`, r is `reduction`.
+
+    References
+    ----------
+    Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin,
+    Efficient Equivariant Network, 2021,
+    https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-Abstract.html
+
+    Examples
+    --------
+    >>> from eqtutor.nn import E4Conv2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = E4Conv2d(4, 6, 3, 'p4m', slices=2)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     def __init__(self,
         in_channels:int,

@@ -7,22 +7,85 @@ __all__ = ['GroupBatchNorm2d', 'GroupLayerNorm2d', 'SpatialPool2d', 'GroupAdapti
            'GroupPool']
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000003
+from collections.abc import Sequence
+
+import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
 from ..actions import check_exact, reversed_axes
-from ..core import check_not_negative, check_positive, one_of
-from ..groups import Group, get_group
+from ..core import (
+    IndexTables,
+    check_feature_map,
+    check_not_negative,
+    check_positive,
+    check_real,
+    one_of,
+)
+from ..groups import Group, Subgroup, cosets, get_group
 
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000a
 class GroupBatchNorm2d(nn.BatchNorm3d):
-    "Batch norm of a feature map `(b, c, |H|, h, w)`; scale and shift per channel."
+    """Batch norm of a feature map `(b, c, |H|, h, w)`; scale and shift per channel.
+
+    In words: of each channel the mean is taken off, and the rest is divided by the standard
+    deviation, both over the batch, all poses and all places; then it is scaled and shifted.
+    Scale and shift belong to the channel, not to the pose, so that they do not break the
+    symmetry once they are trained.
+
+    Parameters
+    ----------
+    num_features : int
+        channels of the feature map
+    eps : float, default 1e-05
+        added to the variance
+    momentum : float | None, default 0.1
+        of the running mean and variance; None: their average
+    affine : bool, default True
+        learn a scale and a shift for each channel
+    track_running_stats : bool, default True
+        keep a mean and a variance for evaluation
+    device, default None
+        of the parameters
+    dtype, default None
+        of the parameters
+    bias : bool, default True
+        add a learned number to each output channel
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Sergey Ioffe, Christian Szegedy, Batch Normalization: Accelerating Deep Network Training
+    by Reducing Internal Covariate Shift, 2015, https://arxiv.org/abs/1502.03167
+
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupBatchNorm2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupBatchNorm2d(4)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
+    """
+    def _check_input_dim(self, input:Tensor)->None:
+        check_feature_map(input, type(self).__name__, self.num_features)
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000c
 class GroupLayerNorm2d(nn.LayerNorm):
     """Layer norm over the channels of `(b, c, |H|, h, w)`; scale and shift per channel.
+
+    In words: at each place and pose the mean of the channels is taken off, and the rest is
+    divided by their standard deviation; then each channel is scaled and shifted, alike in
+    all poses.
 
     Parameters
     ----------
@@ -30,6 +93,25 @@ class GroupLayerNorm2d(nn.LayerNorm):
         c
     eps : float, default 1e-05
         added to the variance
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Jimmy Lei Ba, Jamie Ryan Kiros, Geoffrey E. Hinton, Layer Normalization, 2016,
+    https://arxiv.org/abs/1607.06450
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupLayerNorm2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupLayerNorm2d(4)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
     """
     def __init__(self,
         num_channels:int,   # c
@@ -38,21 +120,27 @@ class GroupLayerNorm2d(nn.LayerNorm):
         super().__init__(num_channels, eps)
 
     def forward(self, f:Tensor)->Tensor:
-        _check_feature_map(f)
+        check_feature_map(f, type(self).__name__, self.normalized_shape[0])
         y = super().forward(rearrange(f, 'b c g h w -> b g h w c'))
         return rearrange(y, 'b g h w c -> b c g h w')
 
-def _check_feature_map(f:Tensor)->None:
-    if f.ndim == 5: return
-    raise ValueError(f'expected a feature map (b, c, |H|, h, w), got {tuple(f.shape)}')
+def _check_feature_map(f:Tensor, group:Group|None=None)->None:
+    if f.ndim == 5 and (group is None or f.shape[2] == len(group)): return
+    known = '' if group is None else f' with |H| = {len(group)} for {group.name}'
+    raise ValueError(f'expected a feature map (b, c, |H|, h, w){known}, '
+                     f'got {tuple(f.shape)}')
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000018
 class SpatialPool2d(nn.Module):
     """Max or mean of windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error.
 
+    In words: the largest number of each window, or the mean, in every channel and pose by
+    itself.
+
     Parameters
     ----------
     kernel_size : int
+        side of the window, in pixels
     group : Group | str
         a `Group` or its name
     stride : int | None, default None
@@ -63,6 +151,28 @@ class SpatialPool2d(nn.Module):
         'max' or 'mean'
     strict : bool, default True
         raise where the stride breaks the symmetry, or warn
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too, but the square windows stay as they are while the picture turns
+    between pixels. A stride may leave no pixel over: (n + 2·padding − dilation·(kernel_size
+    − 1) − 1) % stride == 0 on both sides, or the layer raises and names the nearest sizes.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SpatialPool2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = SpatialPool2d(2, 'p4m')
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 8, 8])
     """
     def __init__(self,
         kernel_size:int,
@@ -86,6 +196,7 @@ class SpatialPool2d(nn.Module):
 
     def forward(self, x:Tensor)->Tensor:
         n = len(self.group)
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5) or x.ndim == 5 and x.shape[2] != n:
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w) with |H| = {n} for {self.group.name}, '
@@ -104,12 +215,35 @@ class SpatialPool2d(nn.Module):
 class GroupAdaptivePool2d(nn.Module):
     """`(b, c, h, w)` or `(b, c, |H|, h, w)` to rows and columns of a given number.
 
+    In words: rows and columns are parted into output_size cells each, which lie
+    symmetrically and share a pixel where the number does not divide; of each cell the mean
+    or the largest number.
+
     Parameters
     ----------
     output_size : int
         rows and columns that remain
     reduce : str, default 'mean'
         'max' or 'mean'
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Kaiming He, Xiangyu Zhang, Shaoqing Ren, Jian Sun, Spatial Pyramid Pooling in Deep
+    Convolutional Networks for Visual Recognition, 2014, https://arxiv.org/abs/1406.4729
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupAdaptivePool2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupAdaptivePool2d(1)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 1, 1])
     """
     def __init__(self,
         output_size:int,   # rows and columns that remain
@@ -120,6 +254,7 @@ class GroupAdaptivePool2d(nn.Module):
         self.output_size, self.reduce = output_size, one_of(reduce, 'max', 'mean')
 
     def forward(self, x:Tensor)->Tensor:
+        check_real(x, type(self).__name__)
         if x.ndim not in (4, 5):
             raise ValueError('expected an image (b, c, h, w) or a feature map '
                              f'(b, c, |H|, h, w), got {tuple(x.shape)}')
@@ -129,23 +264,81 @@ class GroupAdaptivePool2d(nn.Module):
 
     def extra_repr(self)->str: return f'{self.output_size}, reduce={self.reduce}'
 
+# %% ../../nbs/1_foundations/06_layers.ipynb #5e0b9b04
+def _part(
+    group:Group|str|None, # the whole
+    subgroup:Group|str|Sequence[int],
+)->Subgroup:
+    if group is not None: return Subgroup(group, subgroup)
+    if isinstance(subgroup, Subgroup): return subgroup
+    raise ValueError('a subgroup of which group? Say group=…, the one whose poses come '
+                     'in, or give group.subgroup(…)')
+
+def _ordered_cosets(over:Subgroup)->Tensor: # `(|K|, |H|/|K|)`
+    "A column for each left coset, in the order of the complement if there is one."
+    parts = cosets(over.whole, over.embedding)
+    if over.complement is not None:
+        parts = [next(p for p in parts if h in p) for h in over.complement.embedding]
+    return torch.tensor(parts).T
+
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000001d
-class GroupPool(nn.Module):
+class GroupPool(IndexTables):
     """Max or mean over the poses: `(b, c, |H|, h, w)` to an image `(b, c, h, w)`.
+
+    In words: at each place the largest number of the poses, or their mean. The result is an
+    image that turns with the input; its channels no longer know in which pose they were
+    found.
 
     Parameters
     ----------
     reduce : str, default 'max'
         'max' or 'mean'
+    group : Group | str | None, default None
+        whose poses come in; needed with `subgroup` alone
+    subgroup : Group | str | Sequence[int] | None, default None
+        pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, h, w)` remains, a
+        feature map on `out_group` where the cosets are those of one (chapter 16)
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupPool
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupPool()
+    >>> layer(x).shape
+    torch.Size([2, 4, 16, 16])
     """
     def __init__(self,
         reduce:str='max', # 'max' or 'mean'
+        group:Group|str|None=None, # whose poses come in; needed with `subgroup` alone
+        # pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, h, w)` remains, a
+        # feature map on `out_group` where the cosets are those of one (chapter 16)
+        subgroup:Group|str|Sequence[int]|None=None,
     ):
         super().__init__()
         self.reduce = one_of(reduce, 'max', 'mean')
+        self.over = None if subgroup is None else _part(group, subgroup)
+        self.out_group = None if self.over is None else self.over.complement
+        self.make_tables()
+
+    def tables(self)->dict[str, Tensor]:
+        return {} if self.over is None else dict(cosets=_ordered_cosets(self.over))
 
     def forward(self, f:Tensor)->Tensor:
-        _check_feature_map(f)
+        _check_feature_map(f, self.over and self.over.whole)
+        if self.over is not None: f = f[:, :, self.table('cosets', f)]
         return f.amax(2) if self.reduce == 'max' else f.mean(2)
 
-    def extra_repr(self)->str: return self.reduce
+    def extra_repr(self)->str:
+        if self.over is None: return self.reduce
+        return f'{self.reduce}, group={self.over.whole.name}, subgroup={self.over.name}'

@@ -163,14 +163,14 @@ class PositionalEncoding(nn.Module):
         Tensor
             `(K, |H|, width)`
         """
-        x = moved_offsets(self.group, reach).to(next(self.mlps.parameters()))
+        x = moved_offsets(self.group, reach).to(self.mlps[0][0].weight)
         inputs = (x/self.scale).split(2 if self.kind == 'plane' else 1, -1)
         code = torch.cat([mlp(x) for mlp, x in zip(self.mlps, inputs)], -1)
         return F.pad(code, (0, self.width - code.shape[-1]))
 
     def poses(self)->Tensor:
         "The vectors of the relative poses, `(|H|, width)`; one of zeros for lifting."
-        weight = next(self.mlps.parameters())
+        weight = self.mlps[0][0].weight
         if self.pose is None: return weight.new_zeros(1, self.width)
         return F.pad(self.pose.weight, (self.width - self.pose.embedding_dim, 0))
 
@@ -547,10 +547,16 @@ class EquivariantSelfAttention2d(IndexTables):
 class LiftingSelfAttention2d(EquivariantSelfAttention2d):
     """P3, Eq. 14: `(b, c, h, w)` to `(b, out_channels, |H|, h, w)`, an encoding a pose.
 
+    In words: every pixel compares its query with the keys around it and with an encoding of
+    their offsets, once for each pose h: the offsets are turned back by h before they are
+    encoded. The pictures of all poses together turn with the image.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     group : Group | str
         a `Group` or its name
     window : int | None, default 5
@@ -571,18 +577,49 @@ class LiftingSelfAttention2d(EquivariantSelfAttention2d):
     attention_dropout : float, default 0.0
         one mask for all h
     value_dropout : float, default 0.0
+        share of the values that training leaves out
     crop : int, default 0
         output pixels to leave out on each side
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). C8, C16 and the like are taken, too: offsets are
+    turned exactly, at any angle, but the picture itself is turned between pixels.
+
+    Cost: about d·(|H|·(2·k² + o) + 3·i) multiply-accumulates for each place of the output;
+    i and o are the channels of input and output (c, where they are one number), k is the
+    window, |H| the order of the group. d is heads·head_channels. Without a window k² is
+    h·w.
+
+    References
+    ----------
+    David W. Romero, Jean-Baptiste Cordonnier, Group Equivariant Stand-Alone Self-Attention
+    For Vision, 2021, https://arxiv.org/abs/2010.00977
+
+    Examples
+    --------
+    >>> from eqtutor.nn import LiftingSelfAttention2d
+    >>> x = torch.randn(2, 4, 16, 16)
+    >>> layer = LiftingSelfAttention2d(4, 6, 'p4m', window=5, heads=2, head_channels=3)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """
     lifts = True
 
 class GroupSelfAttention2d(EquivariantSelfAttention2d):
     """P3, Eq. 16 with h̃⁻¹ĥ: `(b, c, |H|, h, w)` to `(b, out_channels, |H|, h, w)`.
 
+    In words: every place x and pose h̃ compares its query with the keys of all poses ĥ
+    around it, with an encoding of their offsets and with one of the relative pose h̃⁻¹ĥ,
+    once for each pose h of the output, by which the offsets are turned back. The results of
+    all h̃ are averaged.
+
     Parameters
     ----------
     in_channels : int
+        channels of the input
     out_channels : int
+        channels of the output
     group : Group | str
         a `Group` or its name
     window : int | None, default 5
@@ -603,6 +640,31 @@ class GroupSelfAttention2d(EquivariantSelfAttention2d):
     attention_dropout : float, default 0.0
         one mask for all h
     value_dropout : float, default 0.0
+        share of the values that training leaves out
     crop : int, default 0
         output pixels to leave out on each side
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). C8, C16 and the like are taken, too: offsets are
+    turned exactly, at any angle, but the picture itself is turned between pixels.
+    encoding='printed' is the published formula, which breaks the symmetry.
+
+    Cost: about d·|H|·(|H|·3·k² + 3·i + o) multiply-accumulates for each place of the
+    output; i and o are the channels of input and output (c, where they are one number), k
+    is the window, |H| the order of the group. d is heads·head_channels. Without a window k²
+    is h·w. Scores are never all kept: they are computed again in the backward pass.
+
+    References
+    ----------
+    David W. Romero, Jean-Baptiste Cordonnier, Group Equivariant Stand-Alone Self-Attention
+    For Vision, 2021, https://arxiv.org/abs/2010.00977
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupSelfAttention2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupSelfAttention2d(4, 6, 'p4m', window=5, heads=2, head_channels=3)
+    >>> layer(x).shape
+    torch.Size([2, 6, 8, 16, 16])
     """

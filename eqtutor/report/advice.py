@@ -27,6 +27,7 @@ def advice(
 )->tuple[str, str]:
     "Why a call is at fault, in a sentence, and code to put there."
     call, group = examination.still[number], short_name(examination.group)
+    if call is examination.still[-1]: return unlike_asked(examination, group)
     if not call.is_layer:
         for names, why, code in OPERATIONS:
             if call.name in names: return why, code.format(group=group)
@@ -34,6 +35,9 @@ def advice(
                 f"a layer of eqtutor.nn; assert_equivariant(…, '{group}') measures it")
     m:Any = call.function
     rest = pixels_left(m, call.inputs[0])
+    if str(examination.input_layout(number, 0)) == 'vector':
+        return ('its input holds arrows, and it takes their two components for two scalars',
+                for_arrows(m, group))
     if type(m).__module__.startswith('torch.nn'):   # with the forward it came with
         for classes, explains, remedy in LAYERS:
             if not isinstance(m, classes): continue
@@ -45,6 +49,34 @@ def advice(
     return ('by itself it does not turn and permute its output with its input',
             f"a layer of eqtutor.nn; assert_equivariant(net.{call.name}, …, '{group}') "
             'measures it alone')
+
+
+def for_arrows(
+    m:Any,     # a layer that takes arrows for scalars
+    group:str,
+)->str:
+    "What to put in its place."
+    if isinstance(m, nn.Conv2d) or type(m).__name__ == 'LiftingConv2d':
+        k, s, p, d = window_of(m)
+        more = f', padding={p}' + (f', dilation={d}' if d > 1 else '')
+        more += f', stride={s}' if s > 1 else ''
+        return f"VectorLiftingConv2d({m.in_channels}, {m.out_channels}, {k}, '{group}'{more})"
+    return (f"VectorLiftingConv2d(…, '{group}') before it; or each arrow times a function of its "
+            'length')
+
+
+def unlike_asked(
+    examination:Examination,
+    group:str,
+)->tuple[str, str]:
+    "Why an output is not of the kind that was asked, and what to put there."
+    i, asked = len(examination.still) - 1, str(examination.asked)
+    found = str(examination.input_layout(i, 0))
+    if asked == 'vector' and found == 'image':
+        return ('it moves as an image: none of its channels becomes another when the picture '
+                'turns, so two of them are two scalars and no arrow',
+                f"VectorProjectionConv2d(channels, 2, 1, '{group}') as the last layer")
+    return f'asked was {asked}, and it moves as {found}', f"kind='{found}', if that is meant"
 
 
 def meets_poses(
@@ -155,7 +187,8 @@ LAYERS:list[tuple[tuple[type, ...], str|Callable[[Any, str], str],
                          'on (b, c, |H|, h, w): one scale a channel'),
     ((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
      'it is random', 'net.eval() before measuring'),
-    ((nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.ConstantPad2d),
+    ((nn.ConstantPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
+      nn.ConstantPad3d, nn.ReflectionPad3d, nn.ReplicationPad3d, nn.CircularPad3d),
      'it pads one side more than the other', 'the same number of pixels on all sides'),
     ((nn.Linear,), 'it weighs each place, or each pose, by itself',
      'GroupPool(), then .mean((-1, -2)), before it: (b, c)'),

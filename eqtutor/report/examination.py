@@ -37,8 +37,9 @@ class Examination:
         still:list[Call],            # the pass on x
         runs:dict[int, list[Call]],  # on the input moved by h, for h that are exact
         tol:float,
+        asked:Layout|None=None,      # of the outputs, where somebody said so
     ):
-        self.group, self.tol = group, tol
+        self.group, self.tol, self.asked = group, tol, asked
         self.still, self.runs = still, runs
         self.layouts:dict[Source, Any] = {}   # of tensors, by where they come from
         self.blamed:dict[int, float] = {}     # number of a call -> its error by itself
@@ -94,7 +95,20 @@ class Examination:
                     # an output without a name blames what rearranged it
                     self.blamed.setdefault(layout.number, math.nan)
                     layout = next(self.candidates(y))
+                if call is self.still[-1] and self.asked: layout = self.as_asked(i, k, layout)
                 self.learn((i, k), layout, y)
+
+    def as_asked(self, i:int, k:int, layout:Any)->Layout:
+        "The layout that an output of the network ought to have; to blame where it has another."
+        asked, y = self.asked, self.still[i].outputs[k]
+        if not asked.suits(y.shape, self.group):
+            raise ValueError(f'the output should be of kind {str(asked)!r}, got shape '
+                             f'{tuple(y.shape)}')
+        moved = {h: run[i].outputs[k] for h, run in self.runs.items()}
+        known = isinstance(layout, Layout) and layout != asked
+        if known and not self.fits(asked, y, moved):
+            self.blamed[i] = max(self.error(asked, y, h, z) for h, z in moved.items())
+        return asked
 
     def input_layout(self, i:int, k:int)->Any:
         """The layout of a call's input: as it was found, or as it behaves; None if neither, or if
@@ -136,7 +150,8 @@ class Examination:
 
     def choices(self, i:int, layouts:list[Any])->Iterator[list[Any]]:
         "Layouts that the inputs may have: as found, or others that say the same of them."
-        def bare(m:Layout)->list[str]: return [atoms.replace('g', '') or 'c' for atoms in m.axes]
+        def bare(m:Layout)->list[str]:
+            return [atoms.replace('g', '').replace('a', '') or 'c' for atoms in m.axes]
         def options(layout:Any, z:Tensor, source:Source|None)->list[Any]:
             others = [m for m in self.candidates(z) if m != layout]
             if source in self.assumed:   # nothing is certain: the poses may stand elsewhere

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..actions import KINDS, act
+from ..actions import ALL_KINDS, act
 from ..equivariance import relative_error, tolerance, unchanged
 from ..groups import Group, get_group
 from ..trace import Call, input_tensors, map_tensors, record_calls
@@ -42,6 +42,17 @@ def input_layouts(
     return [layout(t) for t in input_tensors(x)]
 
 
+def output_layout(
+    kind:str,  # of `LAYOUTS`
+    last:Call, # of a network: its outputs
+)->Layout:
+    "The layout that somebody asks of a network's outputs."
+    axes = LAYOUTS[kind].axes
+    if all(y.ndim == 2 for y in last.outputs) and kind == 'vector': axes = axes[:2]
+    if kind == 'invariant': axes = ('c',)*max(y.ndim for y in last.outputs)
+    return Layout(axes)
+
+
 def moved_input(
     x:Any,                   # an input of a network
     group:Group,
@@ -53,7 +64,8 @@ def moved_input(
     def move(t:Tensor)->Tensor:
         layout = next(remaining)
         if keeps_grid(group, h) or 'y' not in layout.axes: return layout.move(group, h, t)
-        if 'cg' not in layout.axes: return act(group, h, t)
+        if 'cg' not in layout.axes:
+            return act(group, h, t, 'vector' if 'ca' in layout.axes else None)
         return act(group, h, t.unflatten(1, (-1, len(group)))).flatten(1, 2)
     return map_tensors(x, move)
 
@@ -66,6 +78,7 @@ def layer_report(
     tol:float|None=None,
     layout:str|None=None,
     margin:float|None=None,
+    kind:str|None=None,
 )->LayerReport:
     """The error after each layer of a network, and every layer at fault, with a remedy.
 
@@ -79,20 +92,27 @@ def layer_report(
     tol : float | None, default None
         errors above it count as broken; by dtype if None
     layout : str | None, default None
-        of the input: 'flattened' is `(b, c·|H|, h, w)`, the pose running fastest, as in
-        escnn and GrouPy; read from its shape if None
+        of the input: 'vector' is arrows `(b, 2·c, h, w)`, two channels each; 'flattened' is
+        `(b, c·|H|, h, w)`, the pose running fastest, as in escnn and GrouPy; read from its
+        shape if None
     margin : float | None, default None
         judge turns off the pixel grid too: inside the largest disc less so many pixels
+    kind : str | None, default None
+        of the output, in the words of `layout`: a network that gives another is at fault; as it
+        behaves if None
     """
     group, inputs = get_group(group), input_tensors(x)
     layouts = input_layouts(x, group, layout)
+    if kind is not None and kind not in LAYOUTS:
+        raise ValueError(f'kind must be one of {", ".join(LAYOUTS)}, got {kind!r}')
     exact = [h for h in group.elements if keeps_grid(group, h)]
     with unchanged(net):
         still = record_calls(net, x)
         runs = {h: record_calls(net, moved_input(x, group, h, layouts)) for h in group.elements}
         check_same_path(still, list(runs.values()))
         tol = tolerance(inputs[0]) if tol is None else tol
-        examination = Examination(group, still, {h: runs[h] for h in exact}, tol)
+        asked = None if kind is None else output_layout(kind, still[-1])
+        examination = Examination(group, still, {h: runs[h] for h in exact}, tol, asked)
         for i, (m, t) in enumerate(zip(layouts, inputs)): examination.learn((-1, i), m, t)
         examination.examine()
     steps = report_steps(examination, runs, margin)
@@ -130,7 +150,7 @@ def report_steps(
         "Of a tensor in the whole network, at one element."
         if layout is None or not y.is_floating_point(): return math.nan
         if keeps_grid(group, h): return examination.error(layout, y, h, moved)
-        if str(layout) not in KINDS.values(): return math.nan
+        if str(layout) not in ALL_KINDS: return math.nan
         try: return relative_error(group, h, moved, y, str(layout), margin)
         except ValueError: return math.inf
 
@@ -158,5 +178,6 @@ def report_steps(
 
     steps = [step(i, range(len(call.outputs))) for i, call in enumerate(calls)
              if call.is_layer or i in examination.blamed]
-    if layers and last.sources == [(layers[-1], 0)]: return steps   # shown already
+    shown = layers and last.sources == [(layers[-1], 0)]
+    if shown and len(calls) not in examination.blamed: return steps
     return steps + [step(len(calls), [k]) for k in range(len(last.outputs))]

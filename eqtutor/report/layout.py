@@ -18,13 +18,15 @@ from ..trace import Call
 NAMES = {
     ('c', 'c'): 'invariant', ('c', 'c', 'g'): 'vector on H',
     ('c', 'c', 'y', 'x'): 'image', ('c', 'c', 'g', 'y', 'x'): 'feature map',
-    ('c', 'cg', 'y', 'x'): 'flattened', ('c', 'cg'): 'flattened vector'}
+    ('c', 'cg', 'y', 'x'): 'flattened', ('c', 'cg'): 'flattened vector',
+    ('c', 'ca'): 'vector', ('c', 'ca', 'y', 'x'): 'vector'}   # the last one is what LAYOUTS has
 
 
 @dataclass(frozen=True)
 class Layout:
     "How a tensor carries the group: what each of its axes is a product of."
-    # an axis: letters, the last one runs fastest: c stays, g poses, y rows, x columns
+    # an axis: letters, the last one runs fastest: c stays, g poses, y rows, x columns,
+    # a the two components of an arrow
     axes:tuple[str, ...]
     size:tuple[int, int] = (1, 1)   # rows and columns, where they share an axis
     extra:int = 0                   # tokens that stand before the places and stay
@@ -51,7 +53,7 @@ class Layout:
     )->tuple[int, tuple[int, ...]]:
         "Tokens before the places of an axis, and how many entries each of its letters has."
         extra = self.extra_of(atoms)
-        known = dict(g=len(group), y=self.size[0], x=self.size[1])
+        known = dict(g=len(group), y=self.size[0], x=self.size[1], a=2)
         rest = (n - extra)//math.prod(known.get(a, 1) for a in atoms)
         return extra, tuple(known.get(a, rest) for a in atoms)
 
@@ -60,9 +62,13 @@ class Layout:
         h:int,    # group element
         t:Tensor, # a tensor of this layout
     )->Tensor:
-        "What element h makes of it: entries change places."
+        "What element h makes of it: entries change places, and arrows turn."
         for i, atoms in enumerate(self.axes):
             if atoms in ('c', 'x'): continue
+            if 'a' in atoms:
+                t = turned_arrows(group, h, t, i, self.factors(group, atoms, t.shape[i])[1],
+                                  atoms.index('a'))
+                continue
             if atoms == 'y':
                 pixels = moved_pixels(group, h, *t.shape[i:i+2])
                 t = t.flatten(i, i + 1).index_select(i, pixels.flatten().to(t.device))
@@ -81,6 +87,20 @@ class Layout:
 
 # what a caller may say of an input
 LAYOUTS = {name: Layout(axes) for axes, name in NAMES.items()}
+
+
+def turned_arrows(
+    group:Group,
+    h:int,                 # group element
+    t:Tensor,
+    axis:int,              # the one that holds arrows
+    sizes:tuple[int, ...], # how many entries each of its letters has
+    place:int,             # of the two components among its letters
+)->Tensor:
+    "Each arrow times the matrix of h; it stays where it is."
+    pairs = t.unflatten(axis, sizes).movedim(axis + place, -1)
+    turned = (pairs[..., None, :]*group.matrices[h].to(t)).sum(-1, dtype=t.dtype)
+    return turned.movedim(-1, axis + place).flatten(axis, axis + len(sizes) - 1)
 
 
 @lru_cache(maxsize=64)
@@ -126,6 +146,12 @@ def readings(
             if atoms != 'c' or shape[i] % poses or shape[i] == 0: continue
             for with_poses in ['g'] if shape[i] == poses else ['cg', 'gc']:
                 axes = *layout.axes[:i], with_poses, *layout.axes[i+1:]
+                yield Layout(axes, layout.size, layout.extra)
+    for layout in place_layouts(tuple(shape), poses, sizes):   # arrows: what nothing else fits
+        for i, atoms in enumerate(layout.axes):
+            if i == 0 or atoms != 'c' or shape[i] % 2 or shape[i] == 0: continue
+            for with_arrows in ['ca'] if shape[i] == 2 else ['ca', 'ac']:
+                axes = *layout.axes[:i], with_arrows, *layout.axes[i+1:]
                 yield Layout(axes, layout.size, layout.extra)
 
 

@@ -270,6 +270,7 @@ def _by_channel(layer:EquivariantConv2d, bank:Tensor)->Tensor:
     return bank.permute(0, 2, 1, 3, 4).flatten(2)
 
 def _convolution(r:GraphWriter, value:Tensor, m:EquivariantConv2d, x:Tensor)->None:
+    if m.padding_mode != 'zeros': raise r.unknown(f'padding_mode={m.padding_mode!r}')
     r.add('convolution', [x], value, dict(filter=m.weight.flatten(2), bias=m.bias),
           _bank_tables(r, m), channels=[m.out_channels, m.in_channels//m.groups],
           poses=[m.out_poses, m.in_poses], kernel_size=[m.kernel_size]*2,

@@ -4,10 +4,12 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from eqtutor.equivariance import perturb_
+from eqtutor.equivariance import assert_equivariant, perturb_
+from eqtutor.export import fold, to_plain
 from eqtutor.groups import C, D
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 
@@ -34,6 +36,51 @@ def test_state_dict_holds_weights_alone(layer_on_p4):
 
 def test_off_the_grid_too():
     assert sorted(LiftingConv2d(1, 2, 5, 'C8').state_dict()) == ['bias', 'weight']
+
+@pytest.mark.parametrize('mode', ['circular', 'reflect', 'replicate'])
+@pytest.mark.parametrize('cls', LAYERS, ids=lambda cls: cls.__name__)
+def test_a_padding_mode_is_torch_s_and_keeps_every_grid_group(cls, mode):
+    for group in C(1), C(2), C(4), D(1), D(2), D(4):
+        layer, x = layer_and_input(cls, group, padding=2, padding_mode=mode)
+        zeros = cls(3, 2, 3, group, padding=2).double()
+        zeros.load_state_dict(layer.state_dict())
+        planes = x if cls.lifts else x.flatten(1, 2)
+        padded = F.pad(planes, [2]*4, mode).view(*x.shape[:-2], 10, 13)
+        # what torch's padding and a layer without any make of it
+        zeros.padding = 0
+        torch.testing.assert_close(layer(x), zeros(padded))
+        zeros.padding = 2
+        assert (layer(x) - zeros(x)).abs().max() > .1
+        if len(group) > 1: assert_equivariant(layer, x, group)
+        assert f"padding_mode='{mode}'" in repr(layer)
+    twin = nn.Conv2d(3, 2, 3, padding=2, padding_mode=mode).double()
+    alone = LiftingConv2d(3, 2, 3, 'Z2', padding=2, padding_mode=mode).double()
+    alone.load_state_dict(twin.state_dict())
+    x = torch.randn(2, 3, 6, 9).double()
+    torch.testing.assert_close(alone(x)[:, :, 0], twin(x))
+
+@pytest.mark.parametrize('mode, size', [('circular', 1), ('reflect', 2)])
+def test_a_frame_larger_than_the_picture_is_refused(mode, size):
+    layer = GroupConv2d(1, 1, 5, 'p4', padding=2, padding_mode=mode)
+    layer(torch.randn(1, 1, 4, size + 1, size + 1))
+    with pytest.raises(ValueError, match=f'expect at least {size + 1} rows and columns, got {size}'):
+        layer(torch.randn(1, 1, 4, size, size))
+
+def test_a_padding_mode_is_exported_and_folded():
+    net = nn.Sequential(LiftingConv2d(1, 3, 3, 'p4', padding=1, padding_mode='circular'),
+                        GroupConv2d(3, 2, 3, 'p4', padding=1, padding_mode='reflect')).eval()
+    x = torch.randn(2, 1, 8, 8)
+    y = net(x)
+    torch.testing.assert_close(to_plain(net, x=x)(x), y)
+    torch.testing.assert_close(fold(copy.deepcopy(net), x=x)(x), y)
+    with pytest.raises(ValueError, match="expected one of 'zeros', .*'full'"):
+        GroupConv2d(1, 1, 3, 'p4', padding_mode='full')
+
+def test_pairs_of_equal_numbers_are_numbers():
+    pair = GroupConv2d(2, 3, (5, 5), 'p4', (2, 2), (2, 2), [1, 1])
+    assert (pair.kernel_size, pair.stride, pair.padding, pair.dilation) == (5, 2, 2, 1)
+    with pytest.raises(ValueError, match='kernel_size must be one number, or two equal ones'):
+        LiftingConv2d(2, 3, (3, 5), 'p4')
 
 def test_copies_and_pickles_compute_the_same(layer_on_p4):
     layer, x = layer_on_p4
@@ -89,8 +136,8 @@ def test_wrong_input_is_named():
 @pytest.mark.parametrize('arguments, words', [
     ((3, 2, 4, 'C8'), 'odd kernel_size, got 4: use 3 or 5'),
     ((3, 2, 4, 'p4', 1, 'same'), 'would shift the image by half a pixel'),
-    ((3, 2, 3, 'p5'), "unknown group 'p5', did you mean 'p4'"),
-    ((3, 2, (3, 3), 'p4'), 'kernel_size must be a positive int')])
+    ((3, 2, 3, 'p5'), "unknown group 'p5', did you mean 'C5'"),
+    ((3, 2, (3, 5), 'p4'), 'kernel_size must be one number, or two equal')])
 def test_wrong_argument_is_named(arguments, words):
     with pytest.raises(ValueError, match=words): GroupConv2d(*arguments)
 

@@ -1,4 +1,4 @@
-"Weights reach a layer in five ways; its tables must be where the weights are, whichever it was."
+"Weights reach a layer in many ways; its tables must be where the weights are, whichever it was."
 import copy
 
 import pytest
@@ -102,3 +102,28 @@ def test_a_table_that_is_a_buffer_is_lost():
     other.load_state_dict(layer.state_dict(), assign=True)
     with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
         assert_same(other, layer, x)
+
+def test_plain_tensors_in_place_of_parameters(trained):
+    "As whoever differentiates through a step of training puts them there."
+    make, layer, x = trained
+    other = copy.deepcopy(layer)
+    for m in other.modules():
+        for name, p in list(m.named_parameters(recurse=False)):
+            delattr(m, name)
+            setattr(m, name, p.detach().clone())
+    assert not list(other.parameters())
+    assert_same(other, layer, x)
+
+def test_memory_format_of_a_whole_network(trained):
+    "What has four axes takes it; filters of five keep theirs, and no number changes."
+    make, layer, x = trained
+    net = nn.Sequential(nn.Identity(), copy.deepcopy(layer))
+    assert net.to(memory_format=torch.channels_last) is net
+    for p in net.parameters():
+        assert p.is_contiguous(memory_format=torch.channels_last if p.ndim == 4 else
+                               torch.contiguous_format)
+    y, want = net(x), layer(x)
+    torch.testing.assert_close(y, want, rtol=1e-4, atol=1e-5)
+    y.sum().backward()
+    net.to(torch.float64, memory_format=torch.channels_last)
+    assert all(p.dtype == p.grad.dtype == torch.float64 for p in net.parameters())
