@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    "Two a core, up to `--maxprocesses`: half of its time a worker waits for a browser or a command."
+    "Two a core, up to `--maxprocesses`: a worker waits half of its time for other programs."
     return None if 'PYTEST_XDIST_AUTO_NUM_WORKERS' in os.environ else 2*(os.cpu_count() or 1)
 
 

@@ -1,4 +1,6 @@
 "Fixtures that tests in several folders use."
+import time
+
 import accelerate
 import pytest
 import torch
@@ -14,3 +16,9 @@ ELSEWHERE = {
 
 @pytest.fixture(params=ELSEWHERE.values(), ids=ELSEWHERE)
 def elsewhere(request): return request.param
+
+
+@pytest.fixture
+def processor_time(monkeypatch):
+    "What is timed is this process's own work: beside it others share the machine."
+    monkeypatch.setattr(time, 'perf_counter', time.process_time)

@@ -3,6 +3,7 @@
 The demo trains, wins on turned digits, and leaves three whole files.
 """
 import json
+import os
 import re
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from eqtutor.widgets import CayleyExplorer
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'
+SLOW = bool(os.environ.get('EQTUTOR_SLOW'))   # then as typed: ten epochs
 
 
 def eqtutor(*args):
@@ -57,7 +59,7 @@ def eqtutor(*args):
 @pytest.fixture(scope='module')
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp('demo')/'new'
-    return out, *eqtutor('demo', '--out', out)
+    return out, *eqtutor('demo', '--out', out, *([] if SLOW else ['--epochs', 4]))
 
 
 def test_demo_succeeds_in_little_memory(demo):
@@ -83,7 +85,8 @@ def test_quarter_turns_change_nothing_for_p4_and_it_wins_elsewhere(demo):
     accuracy = json.loads((demo[0]/'demo.json').read_text(encoding='utf-8'))['accuracy']
     plain, p4 = accuracy['Z2-CNN'], accuracy['p4-CNN']
     assert len({p4[turn] for turn in QUARTERS}) == 1, p4
-    assert p4['upright'] > .85 and plain['upright'] > .85, 'both must have learnt something'
+    learnt = .85 if SLOW else .7
+    assert p4['upright'] > learnt and plain['upright'] > learnt, 'both must have learnt something'
     for turn in ('90°', '180°', '270°', 'any angle'): assert p4[turn] > plain[turn] + .15, turn
 
 

@@ -117,16 +117,6 @@ def lost(notebooks, patterns):
     unlisted = [n for n in notebooks if sum(fnmatch(n, p) for p in patterns) != 1]
     return unlisted + [p for p in patterns if not any(fnmatch(n, p) for n in notebooks)]
 
-def test_site():
-    site, inner = config('_quarto.yml'), config('nbs/_quarto.yml')
-    output = {'output-dir': settings()['doc_path']}
-    assert site['project'] == dict(type='website', render=['nbs/**/*.ipynb'], **output)
-    assert inner['metadata-files'] == ['../_quarto.yml', 'nbdev.yml']
-    assert inner['project']['render'] == ['**/*.ipynb']
-    assert site['execute'] == dict(enabled=False), 'pages show stored outputs'
-    html = site['format']['html']
-    assert html['html-math-method'] == 'mathml', 'other methods load a script from another host'
-
 def test_sidebar_lists_every_notebook():
     every = snapshot(ROOT/'nbs', '*.ipynb')
     names = {n for n in every if not any(part[0] in '._' for part in n.split('/'))}
@@ -283,7 +273,8 @@ for name in {names}:
 '''
 
 def test_wheel_imports_without_development_tools(installed):
-    names = [name_of(p) for p in MODULES if p.name != '_worker.py']
+    # the extra `grading` brings what nbgrader's glue imports
+    names = [name_of(p) for p in MODULES if p.parent.name != 'nbgrader']
     code = IMPORT_ALL.format(absent=DEV_ONLY, site=str(installed), names=names)
     run('-I', '-c', code, cwd=installed)
 

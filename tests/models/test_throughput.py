@@ -12,7 +12,7 @@ from eqtutor.models.group_cnn import p4_cnn
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
 from eqtutor.train import AUGMENTATIONS, TensorLoader
 
-ATTEMPTS = 4   # a machine under load can spoil one measurement, not all
+ATTEMPTS = 4   # one measurement may be spoilt, not all
 BATCH = 128    # P1's
 
 
@@ -42,7 +42,7 @@ def test_the_plain_network_does_the_same_work():
 
 
 @pytest.mark.timeout(600)
-def test_expanding_filters_is_no_bottleneck():
+def test_expanding_filters_is_no_bottleneck(processor_time):
     torch.manual_seed(0)
     ours, plain, best = p4_cnn(), plain_cnn(), float('inf')
     x = torch.randn(BATCH, 1, 28, 28)
@@ -57,7 +57,7 @@ def test_expanding_filters_is_no_bottleneck():
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize('augment', [None, 'cifar+', 'p4m'])
-def test_the_loader_is_no_bottleneck(augment):
+def test_the_loader_is_no_bottleneck(augment, processor_time):
     "Beside the cheapest network of the papers, batches take at most a tenth of an epoch's time."
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(4*BATCH, 1, 28, 28), torch.arange(4*BATCH) % 10)

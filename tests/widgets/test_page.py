@@ -234,7 +234,7 @@ def in_forward_passes(layers, *steps):
 
 
 def is_quick(most, layers, *steps):
-    "A busy machine may spoil one measurement, not all."
+    "One measurement may be spoilt, not all."
     for _ in range(4):
         ratio = in_forward_passes(layers, *steps)
         print(f'a step of the live face, 96×96: {ratio:.1f} forward passes')
@@ -249,7 +249,7 @@ def runs(layers, step):
     return len(calls)
 
 
-def test_a_move_to_another_pixel_takes_little_more_than_its_two_forward_passes():
+def test_a_move_to_another_pixel_takes_little_more_than_its_two_forward_passes(processor_time):
     layers = two_layers(channels=8)
     widget = ClickAndTurn(window(layers), photograph(), 'p4')
     steps = [partial(widget.at, row, 17, 1) for row in range(3)]
@@ -257,7 +257,7 @@ def test_a_move_to_another_pixel_takes_little_more_than_its_two_forward_passes()
     assert is_quick(4, layers, *steps)
 
 
-def test_a_slider_step_on_a_photograph_takes_little_more_than_its_two_forward_passes():
+def test_a_slider_step_on_a_photograph_takes_little_more_than_its_two_passes(processor_time):
     layers = two_layers(channels=8)
     widget = RotateAndPermute(layers, photograph(), 'p4')
     steps = [partial(widget.at, degrees) for degrees in (90, 180, 37, 225)]
@@ -265,7 +265,7 @@ def test_a_slider_step_on_a_photograph_takes_little_more_than_its_two_forward_pa
     assert is_quick(6, layers, *steps)
 
 
-def test_a_step_that_dawdles_is_noticed():
+def test_a_step_that_dawdles_is_noticed(processor_time):
     layers, x = two_layers(channels=8), photograph()[None, None]
     def dawdles():
         for _ in range(8): layers(x)

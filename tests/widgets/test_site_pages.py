@@ -138,9 +138,12 @@ def test_spoilt_page_is_found(window, pages):
         assert kind in faults(page, 1280) | paper_faults(page), kind
     page = opened(window, pages[LAYERS])
     page.evaluate("""document.querySelector('main img').alt = '';
-      document.querySelector('main a').textContent = '';""")
-    bare, link = sorted(unnamed(page))
-    assert bare.startswith('<img') and link.startswith('link-name')
+      document.querySelector('main a').textContent = '';
+      document.querySelector('main h2').outerHTML = '<h4>Deep</h4>';
+      new Image().src = 'https://x.org/cat.png';""")
+    bare, deep, link = sorted(unnamed(page))
+    assert bare.startswith('<img') and deep.startswith('heading-order')
+    assert link.startswith('link-name') and window.left.pop() == 'https://x.org/cat.png'
     page.add_style_tag(content='main p { color: #999 !important; }')
     page.evaluate(measure('kinds'), [])
     assert faint(page)
