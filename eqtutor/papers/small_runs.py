@@ -43,6 +43,7 @@ SEEDS = 3
 FRESH = 10**6   # seed of the images to test on: no run is so long that it draws them
 
 Scores = dict[str, float]
+AROUND = 'variant', 'network', 'seed', 'steps', 'parameters'   # what a run has beside its scores
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def score_digits(net:nn.Module, variant:str)->Scores:
 
 def conv(out:int, side:int)->tuple[str, int, int]: return 'conv', out, side
 
-A = Task('A', 'same-pose', {'': fresh(same_pose, 16)}, 100, .01, score_same_pose, [
+A = Task('A', 'same-pose', {'': fresh(same_pose, 16)}, 80, .01, score_same_pose, [
     Entry('convolution', partial(compare_net, 'conv', 26, 26, 1)),
     Entry('convolution 3×3', partial(compare_net, 'conv', 10, 9)),
     Entry('convolution, joint maximum',
@@ -138,7 +139,7 @@ A = Task('A', 'same-pose', {'': fresh(same_pose, 16)}, 100, .01, score_same_pose
     Entry('E4', partial(compare_net, 'E4', 18, 18)),
     Entry('ASC', partial(compare_net, 'ASC', 10, 12)),
     Entry('self-attention, no encoding', partial(compare_net, 'no encoding', 26, 26)),
-    Entry('self-attention', partial(compare_net, 'self-attention', 23, 24, 8)),
+    Entry('self-attention', partial(compare_net, 'self-attention', 23, 24, 10)),
     Entry('α_F', partial(compare_net, 'α_F', 10, 3)),
     Entry('convolution 7×7', partial(compare_net, 'conv', 4, 4, 7)),
     Entry('convolution 7×7, equal time', partial(compare_net, 'conv', 4, 4, 7),
@@ -256,6 +257,81 @@ def measure_times(
             'step': 'forward, loss, backward', 'statistic': 'ratio of medians',
             'clock': 'process_time', 'order': 'networks take turns', 'threads': 1,
             'yardstick': "the task's first convolution"}, 'tables': tables})
+
+
+# --- what was measured, in words
+
+def values(
+    letter:str,
+    network:str,
+    score:str,
+    variant:str='',
+)->list[float]:
+    "One number a seed; none where nothing was run."
+    return [run[score] for run in runs_of(TASKS[letter])
+            if (run['network'], run['variant']) == (network, variant)]
+
+def spread(numbers:Sequence[float], digits:int=1)->str:
+    "Mean ± deviation, both as printed; one number alone; '' of none."
+    if not numbers: return ''
+    mean = f'{statistics.mean(numbers):.{digits}f}'
+    return mean if len(numbers) == 1 else f'{mean} ± {statistics.stdev(numbers):.{digits}f}'
+
+def not_run(letter:str)->str: return f'not run: `{COMMAND} --task {letter}`'
+
+def compared(
+    letter:str,
+    first:str,       # network
+    second:str,
+    score:str,
+    variant:str='',
+    lower:bool=False, # is a low score a good one?
+    says:tuple[str, str]=('', ''), # what the text calls the two
+)->str:
+    "A sentence on two networks: their numbers, and whether the runs separate them."
+    a, b = (values(letter, name, score, variant) for name in (first, second))
+    one, other = (name or network for name, network in zip(says, (first, second)))
+    if not a or not b: return f'{one} against {other}: {not_run(letter)}.'
+    numbers = f'{one} has {spread(a)} %, {other} {spread(b)} %'
+    runs = f'{len(a)} and {len(b)} runs' if len(a) != len(b) else f'{len(a)} runs each'
+    if max(min(a), min(b)) <= min(max(a), max(b)):
+        return f'{numbers} ({runs}): these runs overlap, and do not separate the two.'
+    ahead = one if (min(a) > max(b)) != lower else other
+    return f'{numbers} ({runs}): each run of {ahead} is ahead of each of the other.'
+
+def learnt(
+    letter:str,
+    network:str,
+    score:str,
+    above:float, # in per cent
+    variant:str='',
+)->str:
+    "'3 of 3': with how many seeds the network is above a level."
+    numbers = values(letter, network, score, variant)
+    return f'{sum(n > above for n in numbers)} of {len(numbers)}' if numbers else not_run(letter)
+
+def runs_table(
+    letters:Sequence[str]=tuple(TASKS),
+)->str:
+    "Markdown: a row a task, variant and network; means over the seeds, time over a convolution's."
+    lines = ['| task | network | parameters | steps | time of a step | seeds | in % |',
+             '|---|---|---:|---:|---:|---:|---|']
+    bench, rows = stored(BENCH), timings(BENCH)
+    for task in map(TASKS.__getitem__, letters):
+        record = stored(f'{FOLDER}/{task.name}')
+        mark = provenance_mark(record) if record else ''
+        for variant, entry, _ in task.jobs(range(1)):
+            runs = [r for r in runs_of(task)
+                    if (r['network'], r['variant']) == (entry.name, variant)]
+            row = rows.get(f"{task.letter} {entry.name.removesuffix(', equal time')}")
+            ratio = f"× {row['time']:.2g}{provenance_mark(bench)}" if row else 'not measured'
+            names = [key for key in runs[0] if key not in AROUND] if runs else []
+            scores = ' · '.join(f'{name} {spread([r[name] for r in runs])}{mark}' for name in names)
+            where = f'{task.letter} {variant}'.strip()
+            lines.append(f'| {where} | {entry.name} | {count_parameters(entry.make()):,} '
+                         f"| {runs[0]['steps'] if runs else '–'} | {ratio} | {len(runs) or '–'} "
+                         f'| {scores or not_run(task.letter)} |')
+    return with_note('\n'.join(lines))
 
 
 def main(arguments:Sequence[str]|None=None)->None:

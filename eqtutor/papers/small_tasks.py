@@ -34,19 +34,19 @@ def same_pose(
     draw:Generator,
     corner_turns:bool=True, # does the corner of its cell in which a glyph lies turn with it?
 )->Batch:
-    """Pictures `(n, 1, 32, 32)`, and 1 where both glyphs have the same pose.
+    """Pictures `(n, 1, 40, 40)`, and 1 where both glyphs have the same pose.
 
     Each picture is followed by its partner, in which the cell of one glyph alone is turned.
     """
     def die(sides:int)->int: return int(torch.randint(sides, (), generator=draw))
-    x = torch.zeros(n, 1, 32, 32)
+    x = torch.zeros(n, 1, 40, 40)
     for i in range(0, n, 2):
         pose, whole, rows, turned = die(4), die(4), (die(5), die(5)), 1 + die(3)
         corners = die(4), die(4)
         for j, turn in enumerate((0, turned)):
             for side in (0, 1):
                 by = pose + turn*side
-                row, column = 4*rows[side] + 6, 4*(1 + 4*side) + 2
+                row, column = 4*rows[side] + 10, 16*side + 10
                 cell = in_cell(GLYPH, corners[side]).rot90(by) if corner_turns else (
                     in_cell(GLYPH.rot90(by), corner=0))
                 x[i + j, 0, row:row + 4, column:column + 4] = cell
@@ -102,7 +102,8 @@ def look_up(
     drawn = known[chosen[:, :pairs].repeat_interleave(2, 1), turn, corner]   # `(n, 2p, 4, 4)`
     paint = torch.full((n, 2*pairs, 3), .6)                                  # grey, coloured, …
     paint[:, 1::2] = F.one_hot(colour, 3).float()
-    x, y, image = torch.zeros(n, 16, 3, 4, 4), torch.full((n, 16), IGNORED), torch.arange(n)[:, None]
+    x, y = torch.zeros(n, 16, 3, 4, 4), torch.full((n, 16), IGNORED)
+    image = torch.arange(n)[:, None]
     x[image, cells] = drawn[:, :, None]*paint[..., None, None]
     y[image, cells[:, ::2]] = colour
     x = rearrange(x, 'n (down right) c h w -> n c (down h) (right w)', down=4)
@@ -116,7 +117,7 @@ def defocus(
     draw:Generator,
     contrast:float=1.,
 )->Batch:
-    "Pictures of a texture and its depth, `(n, 2, 18, 18)`, and the blurred texture `(n, 1, 18, 18)`."
+    "A texture and its depth, `(n, 2, 18, 18)`, and the texture blurred by it, `(n, 1, 18, 18)`."
     centres, depths = torch.rand(n, 5, 2, generator=draw)*18, torch.rand(n, 5, generator=draw)
     grid = torch.cartesian_prod(*[torch.arange(18.)]*2)
     depth = depths.gather(1, torch.cdist(grid.expand(n, -1, -1), centres).argmin(-1))
@@ -190,7 +191,7 @@ def compare_net(
     group:str='p4',
     how:str='joint mean',
 )->nn.Sequential:
-    "For task A: pictures `(b, 1, 32, 32)` to two scores. A glyph and its 5×5 lie in 2×2 cells."
+    "For task A: pictures `(b, 1, 40, 40)` to two scores. A glyph and its 5×5 lie in 2×2 cells."
     return nn.Sequential(
         lifting(1, first, 5, group), norm(first), SpatialPool2d(4, group),
         operator(name, first, width, side, group), norm(width), ReadOut(how), nn.Linear(width, 2))
