@@ -46,7 +46,7 @@ def slow_missing():
 
 
 def sandbox_missing():
-    from eqtutor.labs.sandbox import without_isolation
+    from eqtutor.grading.sandbox import without_isolation
     return without_isolation()
 
 

@@ -64,7 +64,7 @@ setup(
     package_data={'eqtutor': ['py.typed'],
                   'eqtutor.kernels': ['*.c', '*.h'],
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
-                  'eqtutor.labs': ['*.html', '*.js']},
+                  'eqtutor.grading': ['*.html', '*.js']},
     cmdclass={'sdist': SdistWithCourse, 'build_py': BuildWithCourse},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),

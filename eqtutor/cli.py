@@ -483,7 +483,7 @@ def lab(
     words = [folder, *(arguments or [])]
     if folder.startswith('-'): words = ['eqtutor-course', *words]   # behind a --
     with explained():
-        from .labs.student import copy_course, open_lab
+        from .tutor.student import copy_course, open_lab
         if not words[0].strip(): raise ValueError('The name of the folder is empty.')
         place = writable_folder(Path(words[0]).expanduser(), 'another folder')
         done = copy_course(place, solutions, colab=colab, complete=complete)
@@ -522,8 +522,8 @@ def labs_build(
     words = [*chapters, *(more or [])]
     names = [name for word in words for name in word.split(',') if name]
     with explained():
-        from .labs.roster import read_roster
-        from .labs.student import build
+        from .grading.roster import read_roster
+        from .tutor.student import build
         students = read_roster(by_student.expanduser()).names if by_student else []
         place = writable_folder(out.expanduser(), 'another folder')
         written = build(place, names, students, seed)
@@ -577,9 +577,9 @@ def labs_grade(
     def report(record:dict)->None:
         if not as_json: typer.echo(_marks_line(record))
     with explained():
-        from .labs.grade import grade
-        from .labs.gradebook import Policy
-        from .labs.sandbox import Limits
+        from .grading.grade import grade
+        from .grading.gradebook import Policy
+        from .grading.sandbox import Limits
         paths = [p.expanduser() for p in submissions]
         records = grade(paths, out.expanduser(), chapter, Limits(seconds, memory),
                         workers, seed, unsafe, roster and roster.expanduser(), report,
@@ -616,7 +616,7 @@ def labs_progress(
     "Where you stand: each exercise of your notebooks, and what to look at."
     paths = [p.expanduser() for p in notebooks or [Path('.')]]
     with explained():
-        from .labs.progress import progress, progress_table
+        from .grading.progress import progress, progress_table
         rows = progress(paths)
     if as_json: typer.echo(json.dumps(rows, ensure_ascii=False))
     else: typer.echo(progress_table(rows))

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from eqtutor import __version__
 from eqtutor.cli import app, group_of
 from eqtutor.demo import run_demo, turn_digits
+from eqtutor.grading.sandbox import INSTALL
 from eqtutor.groups import GROUPS
-from eqtutor.labs.sandbox import INSTALL
 from eqtutor.models import MODELS
 from eqtutor.models.group_cnn import z2_cnn
 from eqtutor.models.registry import get_model
@@ -445,7 +445,7 @@ def test_labs_grade_refuses_without_a_sandbox_unless_told(tmp_path, monkeypatch)
     out, marks = tmp_path/'out', tmp_path/'marks'
     run('labs', 'build', out, '--chapters', '01')
     (out/'01_groups'/'01_groups.ipynb').rename(out/'e\x1b[2Jve.ipynb')
-    monkeypatch.setattr('eqtutor.labs.grade.without_isolation', lambda: INSTALL)
+    monkeypatch.setattr('eqtutor.grading.grade.without_isolation', lambda: INSTALL)
     assert 'apt-get install bubblewrap' in refused('labs', 'grade', out, '--out', marks)
     assert not marks.exists()
     marked = run('labs', 'grade', out, '--out', marks, '--unsafe')
@@ -465,7 +465,7 @@ def test_lab_copies_the_course(tmp_path, monkeypatch):
 def test_lab_passes_arguments_on(tmp_path, monkeypatch, words, folder):
     opened = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr('eqtutor.labs.student.open_lab', lambda *told: opened.append(told) or 0)
+    monkeypatch.setattr('eqtutor.tutor.student.open_lab', lambda *told: opened.append(told) or 0)
     assert run('lab', *words).exit_code == 0
     assert opened == [(Path(folder), ['--allow-root'])]
 

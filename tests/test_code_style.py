@@ -117,13 +117,13 @@ def loaded(module, names):
     return done.stdout.split()
 
 HEAVY = 'sklearn', 'torchvision', 'accelerate', 'matplotlib', 'ipywidgets', 'PIL', 'typer'
-ANSWERS = ['eqtutor.labs.answers', 'eqtutor.labs.answers.ch01']
+ANSWERS = ['eqtutor.tutor.answers', 'eqtutor.tutor.answers.ch01']
 
 def test_layers_and_networks_load_nothing_heavy(): assert loaded('eqtutor.models', HEAVY) == []
 
-def test_check_does_not_load_the_answers(): assert loaded('eqtutor.labs.exercise', ANSWERS) == []
+def test_check_does_not_load_the_answers(): assert loaded('eqtutor.tutor.exercise', ANSWERS) == []
 
-def test_loaded_answers_are_found(): assert loaded('eqtutor.labs.answers.ch01', ANSWERS) == ANSWERS
+def test_loaded_answers_are_found(): assert loaded('eqtutor.tutor.answers.ch01', ANSWERS) == ANSWERS
 
 FIRST = '''
 import importlib, os, sys

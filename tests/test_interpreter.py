@@ -17,7 +17,7 @@ from eqtutor.interpreter import (
 )
 from eqtutor.kernels import native
 from eqtutor.papers.reproduce import starting_elsewhere
-from tests.labs.hostile import set_traps
+from tests.grading.hostile import set_traps
 
 STARTS_MORE = '''
 import sys

@@ -321,7 +321,7 @@ def test_installed_wheel_has_its_command(command):
 def test_installed_wheel_gives_a_student_the_course(command, tmp_path):
     command('lab', tmp_path/'course', '--no-open')
     chapter = next((tmp_path/'course').rglob('01_groups.ipynb'))
-    assert 'from eqtutor.labs import check' in chapter.read_text(encoding='utf-8')
+    assert 'from eqtutor.tutor import check' in chapter.read_text(encoding='utf-8')
 
 def test_installed_wheel_writes_a_widget(command, tmp_path):
     weights = ROOT/'results/weights/p4-cnn-rotmnist.safetensors'

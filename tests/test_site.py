@@ -103,7 +103,7 @@ def test_pages_are_processed_so():
     pages = [f'eqtutor.widgets:{name}' for name in ('ShareOnce', 'raw_html', 'OpenLinks')]
     site = ('NumberTitle', 'FoldCode', 'FoldCells', 'LocalLinks', 'CleanSignatures',
             'LinkPapers', 'LightPictures')
-    assert settings()['procs'].split() == pages + [f'eqtutor.labs.site:{name}' for name in site]
+    assert settings()['procs'].split() == pages + [f'tools.site.processors:{name}' for name in site]
 
 def test_binder_installs_the_repository():
     "repo2docker takes the folder binder/ where there is one."

@@ -50,8 +50,8 @@ def straight(
 
 def named_papers(text:str)->str:
     "A line for each of P1 to P4 that a module speaks of: authors, title, year, link."
-    from eqtutor.labs.site import PAPERS  # it needs the modules that are written here
-    from eqtutor.labs.sources import read_sources
+    from tools.site.processors import PAPERS  # it needs the modules that are written here
+    from tools.site.sources import read_sources
     names = sorted(set(re.findall(r'\bP[1-4]\b', text)))
     sources = {s.key: s for s in read_sources()}
     papers = [(n, sources[PAPERS[n]]) for n in names]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from eqtutor.labs.student import copy_course
+from eqtutor.tutor.student import copy_course
 
 from .test_lab import jupyterlab, open_notebook, visitor
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eqtutor.labs.exercise import STRICT_WHERE
+from eqtutor.tutor.exercise import STRICT_WHERE
 from eqtutor.widgets import moved_pixel
 
 from .examples import ROOT, drag, error_in, is_red, name_of

@@ -1,0 +1,2 @@
+"What these tests share."
+from tests.students import as_reader, students  # noqa: F401
