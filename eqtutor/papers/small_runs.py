@@ -170,7 +170,7 @@ C = Task('C', 'defocus', {'': fresh(defocus, 16)}, 200, .01, score_defocus, [
     Entry('plain E4 5×5', partial(DefocusNet, [('E4', 40, 5)], 24, 'Z2')),
     Entry('ASC 5×5', partial(DefocusNet, [('ASC', 8, 5)], 8))], F.mse_loss)
 
-D = Task('D', 'digits', {'50 digits': few(50), '500 digits': few(500)}, 150, .01, score_digits, [
+D = Task('D', 'digits', {'50 digits': few(50)}, 150, .01, score_digits, [
     Entry('convolution 3×3', partial(digit_net, 'conv', 10, 10)),
     Entry('α_F', partial(digit_net, 'α_F', 5, 7)),
     Entry('E4', partial(digit_net, 'E4', 20, 20)),
