@@ -149,7 +149,7 @@ A = Task('A', 'same-pose', {'': fresh(same_pose, 16)}, 80, .01, score_same_pose,
           partial(compare_net, 'conv', 26, 26, 1, how='places first'))])
 
 SIX = '6 pairs',
-B = Task('B', 'look-up', {name: fresh(look, 32) for name, look in PAIRS.items()}, 400, .005,
+B = Task('B', 'look-up', {name: fresh(look, 32) for name, look in PAIRS.items()}, 300, .005,
          score_look_up, [
     Entry('self-attention', partial(LookUpNet, 'self-attention', 32, 32, 4)),
     Entry('convolution and the mean, equal time',
