@@ -74,6 +74,7 @@ QUOTES = {
         'bench/e4', 'bench/published', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-cnn-big15-rotmnist/*', 'equal-time/*/*', 'short/p4-e4-net-*/*', 'data-efficiency/*/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
+    'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
         '*-rotmnist/*', 'equal-time/*', 'equal-time/*/*', 'data-efficiency/*/*']}
 ELSEWHERE = {   # not in a chapter
