@@ -72,6 +72,7 @@ QUOTES = {
         'short/gsa-*/*'],
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'bench/published', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
+        'p4-recipe/p4-cnn-rotmnist/*',
         'p4-cnn-big15-rotmnist/*', 'equal-time/*/*', 'short/p4-e4-net-*/*', 'data-efficiency/*/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
@@ -122,6 +123,7 @@ ROWS = {
     'nbs/3_papers/24b_e4_networks': [
         ('bench/e4', r'^\| \| multiplications, one digit \| time{} \| memory{} \|'),
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN, full recipe \| 2\.40 ± 0\.01 %{} \|'),
+        ('p4-recipe/p4-cnn-rotmnist/0', r"^\| p4-CNN, P4's recipe \| 2\.07 %{} \|"),
         ('p4-e4-net-rotmnist/*', r'^\| E4-Net, full recipe \| 1\.53 %{} \|')],
     'nbs/3_papers/26_beyond_the_grid': [
         ('beyond-accuracy', r'^\| group \| parameters \| test error, ours{} \|.*at 22\.5°{} \|')],

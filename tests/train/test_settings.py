@@ -29,7 +29,7 @@ from eqtutor.train import (
 from eqtutor.train.settings import FITTED, settings_as_options
 
 RESULTS = Path(__file__).parents[2]/'results'
-STATE = RESULTS/'unfinished'/'p4-recipe'/'p4-cnn-rotmnist'/'0'
+STATE = Path(__file__).parent/'older_state'/'p4-cnn-rotmnist'/'0'   # of a commit before this code
 MNIST = data_root()/'MNIST'/'raw'/'train-images-idx3-ubyte'
 NAMES = [f.name for f in fields(Training)]
 
@@ -184,7 +184,7 @@ def test_stored_settings_are_read_and_stand_in_the_header_as_then(name):
 def test_there_are_stored_runs(): assert len(RUNS) > 15
 
 
-def test_state_of_a_run_under_way_has_the_settings_of_its_recipe():
+def test_state_that_older_code_left_has_the_settings_of_its_recipe():
     header, *history = map(json.loads, (STATE/LOG).read_text(encoding='utf-8').splitlines())
     settings = Training.read(None, 'P4 rotMNIST', network='p4-cnn')
     now = {key: getattr(settings, key) for key in (*FITTED, 'network', 'data', 'seed', 'augment')}
