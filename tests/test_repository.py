@@ -242,7 +242,7 @@ def test_the_source_distribution_has_tests_that_run(wheel, tmp_path):
     assert ' passed' in done and 'failed' not in done
 
 
-ASSETS = '*.js', '*.css', '*.html', '*.safetensors', '*.c', '*.h'
+ASSETS = '*.j2', '*.js', '*.css', '*.html', '*.safetensors', '*.c', '*.h'
 
 def test_wheel_has_all_it_should(installed):
     package = {n for n in snapshot(installed/'eqtutor') if not n.startswith('course/')}

@@ -284,7 +284,8 @@ class Records:
             content = json.loads(file.read_text(encoding='utf-8'))
             if not isinstance(content, dict): continue
             if content.get('hardware', {}).get('device') != device: continue
-            if file.parent.name == 'bench' and not content.get('protocol', {}).get('smoke'):
+            smoke = content.get('protocol', {}).get('smoke')
+            if file.parent.name == 'bench' and 'tables' in content and not smoke:
                 records.add_benchmark(content['tables'])
             elif 'cpu_seconds' in content: records.add_run(content)
         return records

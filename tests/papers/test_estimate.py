@@ -91,7 +91,8 @@ def records(tmp_path):
              'elsewhere/costs.json': dict(hardware=BENCH['hardware'], tables={
                  title: [row | dict(time=99.) for row in rows]
                  for title, rows in BENCH['tables'].items()}),
-             'run/3.json': {k: v for k, v in RUN.items() if k != 'cpu_seconds'}, 'a.json': []}
+             'run/3.json': {k: v for k, v in RUN.items() if k != 'cpu_seconds'}, 'a.json': [],
+             'bench/d.json': dict(hardware=BENCH['hardware'], here=ROWS)}
     for name, content in files.items():
         (tmp_path/name).parent.mkdir(exist_ok=True)
         (tmp_path/name).write_text(json.dumps(content))
