@@ -138,8 +138,8 @@ LAYERS = dict(
         'zhang2019making',
         'every number becomes a mean of its window, weighed by the binomial numbers of its row '
         'times those of its column; of these means every `stride`-th is kept.',
-        'windows', '0', ON_GROUP, "4, 'p4m'", (2, 4, 8, 8, 8), STRIDE,
-        spends='A mean takes 2·kernel_size products, a row and a column.'),
+        'windows', '3·c·|H|·k', ON_GROUP, "4, 'p4m'", (2, 4, 8, 8, 8), STRIDE, about=1.1,
+        spends='That is at stride 2: first along the columns, then along the rows.'),
     SpatialPool2d=LayerDoc(
         'cohen2016group',
         'the largest number of each window, or the mean, in every channel and pose by itself.',
