@@ -77,7 +77,8 @@ QUOTES = {
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
-        '*-rotmnist/*', 'equal-time/*', 'equal-time/*/*', 'data-efficiency/*/*']}
+        '*-rotmnist/*', 'equal-time/*', 'equal-time/*/*', 'data-efficiency/*/*'],
+    'nbs/6_reference/98_coming_from': ['bench/beside_escnn']}
 ELSEWHERE = {   # not in a chapter
     'bench/networks': 'README', 'bench/escnn': 'README', 'beyond-frame': 'chapter 25, no number'}
 
@@ -132,7 +133,9 @@ ROWS = {
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'ends at 2\.40 ± 0\.01 %{} here'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
-        ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')]}
+        ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
+    'nbs/6_reference/98_coming_from': [
+        ('bench/beside_escnn', r'^\| here / escnn [\d.]+{} \|')]}
 
 @pytest.mark.parametrize('chapter, files, line', [
     (chapter, *row) for chapter, rows in ROWS.items() for row in rows])

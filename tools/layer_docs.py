@@ -37,6 +37,7 @@ PARAMETERS = dict(
     kernel_size='side of the window, in pixels', group='a `Group` or its name',
     bias='add a learned number to each output channel',
     value_dropout='share of the values that training leaves out',
+    num_channels='channels of the feature map', num_groups='blocks of channels',
     eps='added to the variance', momentum='of the running mean and variance; None: their average',
     affine='learn a scale and a shift for each channel',
     track_running_stats='keep a mean and a variance for evaluation',
@@ -121,6 +122,24 @@ LAYERS = dict(
         'at each place and pose the mean of the channels is taken off, and the rest is divided by '
         'their standard deviation; then each channel is scaled and shifted, alike in all poses.',
         'told_none', '0', ON_GROUP, '4', (2, 4, 8, 16, 16)),
+    GroupGroupNorm2d=LayerDoc(
+        'wu2018group',
+        'the channels are parted into num_groups blocks. Of each block the mean is taken off, and '
+        'the rest is divided by the standard deviation, both over its channels, all poses and all '
+        'places of one picture; then each channel is scaled and shifted, alike in all poses.',
+        'told_none', '0', ON_GROUP, '2, 4', (2, 4, 8, 16, 16)),
+    GroupInstanceNorm2d=LayerDoc(
+        'ulyanov2016instance',
+        'of each channel the mean is taken off, and the rest is divided by the standard deviation, '
+        'both over all poses and all places of one picture. With affine=True each channel is then '
+        'scaled and shifted, alike in all poses.',
+        'told_none', '0', ON_GROUP, '4', (2, 4, 8, 16, 16)),
+    BlurPool2d=LayerDoc(
+        'zhang2019making',
+        'every number becomes a mean of its window, weighed by the binomial numbers of its row '
+        'times those of its column; of these means every `stride`-th is kept.',
+        'windows', '3·c·|H|·k', ON_GROUP, "4, 'p4m'", (2, 4, 8, 8, 8), STRIDE, about=1.1,
+        spends='That is at stride 2: first along the columns, then along the rows.'),
     SpatialPool2d=LayerDoc(
         'cohen2016group',
         'the largest number of each window, or the mean, in every channel and pose by itself.',

@@ -142,13 +142,97 @@ def _check_feature_map(f:Tensor, group:Group|None=None)->None:
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #473d3f18
 class GroupGroupNorm2d(nn.GroupNorm):
-    "Group norm of `(b, c, |H|, h, w)`, poses and places of some channels together."
+    """Group norm of `(b, c, |H|, h, w)`, poses and places of some channels together.
+
+    In words: the channels are parted into num_groups blocks. Of each block the mean is
+    taken off, and the rest is divided by the standard deviation, both over its channels,
+    all poses and all places of one picture; then each channel is scaled and shifted, alike
+    in all poses.
+
+    Parameters
+    ----------
+    num_groups : int
+        blocks of channels
+    num_channels : int
+        channels of the feature map
+    eps : float, default 1e-05
+        added to the variance
+    affine : bool, default True
+        learn a scale and a shift for each channel
+    device, default None
+        of the parameters
+    dtype, default None
+        of the parameters
+    bias : bool, default True
+        add a learned number to each output channel
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Yuxin Wu, Kaiming He, Group Normalization, 2018, https://arxiv.org/abs/1803.08494
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupGroupNorm2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupGroupNorm2d(2, 4)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
+    """
     def forward(self, f:Tensor)->Tensor:
         check_feature_map(f, type(self).__name__, self.num_channels)
         return super().forward(f)
 
 class GroupInstanceNorm2d(nn.InstanceNorm3d):
-    "Instance norm of `(b, c, |H|, h, w)`, poses and places of one channel together."
+    """Instance norm of `(b, c, |H|, h, w)`, poses and places of one channel together.
+
+    In words: of each channel the mean is taken off, and the rest is divided by the standard
+    deviation, both over all poses and all places of one picture. With affine=True each
+    channel is then scaled and shifted, alike in all poses.
+
+    Parameters
+    ----------
+    num_features : int
+        channels of the feature map
+    eps : float, default 1e-05
+        added to the variance
+    momentum : float, default 0.1
+        of the running mean and variance; None: their average
+    affine : bool, default False
+        learn a scale and a shift for each channel
+    track_running_stats : bool, default False
+        keep a mean and a variance for evaluation
+    device, default None
+        of the parameters
+    dtype, default None
+        of the parameters
+    bias : bool, default True
+        add a learned number to each output channel
+
+    Notes
+    -----
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Dmitry Ulyanov, Andrea Vedaldi, Victor Lempitsky, Instance Normalization: The Missing
+    Ingredient for Fast Stylization, 2016, https://arxiv.org/abs/1607.08022
+
+    Examples
+    --------
+    >>> from eqtutor.nn import GroupInstanceNorm2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = GroupInstanceNorm2d(4)
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 16, 16])
+    """
     def _check_input_dim(self, f:Tensor)->None:
         check_feature_map(f, type(self).__name__, self.num_features)
 
@@ -375,6 +459,9 @@ class GroupPool(IndexTables):
 class BlurPool2d(IndexTables):
     """A binomial blur, then every `stride`-th pixel (Zhang 2019); exact, or an error.
 
+    In words: every number becomes a mean of its window, weighed by the binomial numbers of
+    its row times those of its column; of these means every `stride`-th is kept.
+
     Parameters
     ----------
     kernel_size : int
@@ -389,6 +476,30 @@ class BlurPool2d(IndexTables):
         beyond the rim: 'zeros' would darken it
     strict : bool, default True
         raise where the stride breaks the symmetry, or warn
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too, but the square windows stay as they are while the picture turns
+    between pixels. A stride may leave no pixel over: (n + 2·padding − dilation·(kernel_size
+    − 1) − 1) % stride == 0 on both sides, or the layer raises and names the nearest sizes.
+
+    Cost: about 3·c·|H|·k multiply-accumulates for each place of the output; i and o are the
+    channels of input and output (c, where they are one number), k is the window, |H| the
+    order of the group. That is at stride 2: first along the columns, then along the rows.
+
+    References
+    ----------
+    Richard Zhang, Making Convolutional Networks Shift-Invariant Again, 2019,
+    https://arxiv.org/abs/1904.11486
+
+    Examples
+    --------
+    >>> from eqtutor.nn import BlurPool2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = BlurPool2d(4, 'p4m')
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 8, 8])
     """
     def __init__(self,
         kernel_size:int,        # weights on a line: 3 for 1 2 1, 4 for 1 3 3 1
