@@ -230,7 +230,8 @@ def _meant(name)->str:
     found = re.fullmatch(r'([pczrd]?)([1-9]\d*)(m*)', plain)
     if found: return ('D' if found[3] or found[1] == 'd' else 'C') + found[2]
     # infinitely many turns, of which these are some
-    return {'so2': 'C16', 'u1': 'C16', 'se2': 'C16', 'o2': 'D16', 'e2': 'D16'}.get(plain, '')
+    some = dict(so2='C16', u1='C16', se2='C16', o2='D16', e2='D16')
+    return some.get(plain, '')
 
 # %% ../nbs/1_foundations/01_groups.ipynb #00000028
 def generate(
