@@ -112,7 +112,9 @@ def test_the_right_answer_passes_and_each_mistake_gets_its_message(e, seed):
     assert (verdict.state, verdict.marks) == ('passed', e.marks)
     for mistake in e.mistakes:
         verdict = judge(e, e.answers_of(mistake.answer, seed), seed)
-        assert (verdict.state, verdict.marks, verdict.message) == ('wrong', 0, mistake.says)
+        assert (verdict.state, verdict.marks, verdict.message) == (
+            'wrong', mistake.worth, mistake.says)
+        assert mistake.worth < e.marks and mistake.worth*2 == int(mistake.worth*2)
     assert len(e.mistakes) >= 3
 
 
