@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..tutor.course import FIRST
-from ..tutor.seeds import as_bytes, short_hash
-from ..tutor.student import file_name
+from ..tutor.seeds import as_bytes, file_name, short_hash
 from .limits import DEEPEST, MOST_FILES, MOST_NOTEBOOKS
 from .tables import shortened
 

@@ -76,11 +76,11 @@ def judge(notebook:dict, chapter:str|None=None, seed:int=0, limits:Limits=Limits
 
 def apart(what:str, *arguments:Any)->dict:
     "What a judge of its own says, as plain data; a `RuntimeError` if it said nothing."
-    context = multiprocessing.get_context('forkserver')
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(theirs, what, arguments))
     with STARTING, plainly():
+        context = multiprocessing.get_context('forkserver')
         context.set_forkserver_preload([f'{__package__}.ready'])
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(theirs, what, arguments))
         process.start()
     theirs.close()
     try:

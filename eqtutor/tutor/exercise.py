@@ -22,7 +22,7 @@ from .diagnoses import (
     diagnose,
     listed_case,
 )
-from .relations import slip
+from .relations import is_slip
 from .values import answer_cases, decode
 
 
@@ -175,9 +175,9 @@ def judge(
         theirs = measured(e, decoded(e.answers_of(mistake.answer, seed)), cases)
         if same_answers(values, theirs):
             return replace(e.fails('wrong', mistake.says), marks=mistake.worth)
-    if not e.facts and cases[0] and (said := slip(values, right)):
-        return Verdict(e.id, 'slip', e.marks/2, e.marks, said)
-    return e.fails('wrong', diagnose(e, values, right, seed))
+    said = diagnose(e, values, right, seed)
+    if e.facts or not cases[0] or not is_slip(values, right): return e.fails('wrong', said)
+    return Verdict(e.id, 'slip', e.marks/2, e.marks, said)
 
 
 def without_answer(e:Exercise, answers:list[dict], cases:list[tuple])->Verdict|None:

@@ -11,20 +11,27 @@ from .comparing import as_numbers, in_words, same_answer
 
 # --- slips
 
-def slip(
+def is_slip(
     answers:list, # one a case, all of them
     right:list,
-)->str:
-    """The sentence on answers that are right but for a sign, one factor or one summand.
-
-    The same in all cases, of which some are several numbers or many; '' of anything else.
-    """
+)->bool:
+    "Are answers right but for a sign, one factor or one summand, the same in all cases?"
     pairs = [(as_numbers(a), as_numbers(r)) for a, r in zip(answers, right)]
-    if any(a is None or r is None or a.shape != r.shape for a, r in pairs): return ''
-    flat = [torch.cat([x.flatten() for x in xs]) for xs in zip(*pairs)]   # type: ignore[arg-type]
-    if any(of_truth(x) for x in (*answers, *right)) or len({*flat[1].tolist()}) < 4: return ''
-    if not flat[0].isfinite().all(): return ''
-    return next((said for of in (multiple, constant_too_large) for said in of(*flat)), '')
+    if any(a is None or r is None or a.shape != r.shape for a, r in pairs): return False
+    a, r = (torch.cat([x.flatten() for x in xs]) for xs in zip(*pairs))   # type: ignore[arg-type]
+    # a few numbers are related by chance
+    if any(of_truth(x) for x in (*answers, *right)) or len({*r.tolist()}) < 4: return False
+    return bool(a.isfinite().all()) and any(of(a, r) for of in (has_multiple, has_summand))
+
+
+def has_multiple(a:Tensor, r:Tensor)->bool:
+    "Is the answer a multiple of the right one?"
+    return ratio_of(a, r) is not None
+
+
+def has_summand(a:Tensor, r:Tensor)->bool:
+    "Is the answer the right one and a number?"
+    return any(constant_too_large(a, r))
 
 
 def of_truth(x:Any)->bool:

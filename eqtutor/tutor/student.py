@@ -18,7 +18,7 @@ from .course import FIRST, chapter_path, course_chapters, course_folder
 from .exercise import chapter_exercises, get_exercise
 from .origin import own_requirement
 from .reading import CodeCell, Links, Reader, colab_address, figure_numbers, fold_words
-from .seeds import seed_of, short_hash
+from .seeds import file_name, seed_of
 
 EMPTY_PROOF = '*Your proof:*'
 # a flag of a cell -> why it is a listing in the student's copy
@@ -313,12 +313,6 @@ def folder_name(student:str)->str:
     name = file_name(re.sub(r'[^\w @+=,.-]', '_', student).strip(' .'))
     if not name: raise ValueError(f'{student!r} cannot be the name of a folder')
     return name
-
-
-def file_name(part:str)->str:
-    "A part of a name, if it can be a file's or folder's beside those we write; else shortened."
-    fits = len(part.encode()) < 200 and not part.endswith(('.json', '.html'))
-    return part if fits else f'{part[:40]}-{short_hash(part)}'
 
 
 def seeded(

@@ -15,26 +15,28 @@ import psutil
 import pytest
 import torch
 
-from eqtutor.grading.grade import grade
-from eqtutor.grading.gradebook import marks_table, spreadsheet_safe, stored_record
-from eqtutor.grading.handins import find_hand_ins
-from eqtutor.grading.judging import (
-    FAILED,
+from eqtutor.grading import judge as judging, prelude
+from eqtutor.grading.folder import hand_ins
+from eqtutor.grading.grade import grade, marks_table
+from eqtutor.grading.judge import (
     answers_in,
     chapter_in,
-    grade_notebook,
     judge_reply,
     notebook_cells,
-    seed_of,
     task_of,
     within,
 )
-from eqtutor.grading.sandbox import Limits, without_isolation
+from eqtutor.grading.limits import DEEPEST, MOST_NOTEBOOKS, Limits
+from eqtutor.grading.results import stored
+from eqtutor.grading.sandbox import without_isolation
+from eqtutor.grading.server import FAILED
+from eqtutor.grading.tables import spreadsheet_safe, table as as_csv
 from eqtutor.grading.worker import answer_task
 from eqtutor.groups import Group
-from eqtutor.tutor import judging, prelude
+from eqtutor.tutor import exercise
 from eqtutor.tutor.course import course_chapters, marks_of
 from eqtutor.tutor.exercise import all_exercises, chapter_exercises
+from eqtutor.tutor.seeds import seed_of
 from eqtutor.tutor.values import encode
 
 GROUPS, CONVOLUTION = '01_groups', '05_convolution'
@@ -43,17 +45,9 @@ WITH_EXERCISES = [name for name in course_chapters() if chapter_exercises(name)]
 
 
 def table(out):
-    "The rows of marks.csv by submission."
+    "The rows of marks.csv by hand-in."
     with open(out/'marks.csv', encoding='utf-8-sig') as file:
-        return {row['submission']: row for row in csv.DictReader(file)}
-
-
-def mark_by_hand(out, name, marks):
-    "What a teacher writes into the column of 1.1."
-    text = (out/'marks.csv').read_text(encoding='utf-8')
-    empty = f'{name}","{GROUPS}",""'
-    assert empty in text
-    (out/'marks.csv').write_text(text.replace(empty, f'{name}","{GROUPS}","{marks}"'))
+        return {row['hand-in']: row for row in csv.DictReader(file)}
 
 
 # --- three students
@@ -98,43 +92,55 @@ def test_who_turns_clockwise_is_told(students):
     assert verdict.state == 'wrong' and verdict.message.startswith('Your kernel turns clockwise')
 
 
+# --- a slip
+
+def doubled(source): return source.replace('return sum(', 'return 2*sum(')
+
+
+def test_a_slip_brings_half_of_the_marks_and_its_sentence(students):
+    right = students.solutions(GROUPS)
+    twice = judged_here(GROUPS, right | {'1.4': doubled(right['1.4'])})[-1]
+    assert (twice.state, twice.marks, twice.of) == ('slip', 1.5, 3)
+    assert '2 times the right one' in twice.message
+
+
 # --- strange files
 
 @pytest.mark.parametrize('content', ['', '{', '[]', '{"cells": 3}', '{"cells": [3]}', '\x00',
                                      '['*10**5, 'PK\x03\x04', '{"cells": [], "metadata": 3}'])
 def test_what_is_no_notebook_is_a_result(content, students, tmp_path):
-    record = students.graded(content, tmp_path, chapter='01')
-    assert (record['marks'], record['of']) == (0, 11)
-    assert 'cannot be graded' in record['problem'] or record['parts'][1]['state'] == 'missing'
+    found = students.graded(content, tmp_path, chapter='01')
+    assert found['marks'] == 0
+    assert 'cannot be graded' in found['problem'] or found['parts'][1]['state'] == 'missing'
 
 
-def test_a_zip_is_told_and_a_mark_before_the_text_is_none(students, tmp_path):
+def test_zips_and_pdfs_are_told_and_a_mark_before_the_text_is_none(students, tmp_path):
     assert 'zip archive' in students.graded('PK\x03\x04', tmp_path, chapter='01')['problem']
+    assert 'it is a PDF' in students.graded('%PDF-1.5', tmp_path, chapter='01')['problem']
     marked = b'\xef\xbb\xbf' + json.dumps({'cells': []}).encode()
     assert students.graded(marked, tmp_path, chapter='01')['problem'] == ''
 
 
-def test_a_terabyte_of_nothing_is_not_read(tmp_path):
+def test_a_terabyte_of_nothing_is_not_read(students, tmp_path):
     (file := tmp_path/'x.ipynb').touch()
     os.truncate(file, 10**12)
-    assert 'larger than 20 MB' in grade_notebook(file, chapter='01', unsafe=True)['problem']
+    assert 'larger than 20 MB' in students.result(file)['problem']
 
 
-def test_a_link_is_no_submission(tmp_path):
+def test_a_link_is_no_hand_in(students, tmp_path):
     (tmp_path/'x.ipynb').symlink_to('/etc/passwd')
-    problem = grade_notebook(tmp_path/'x.ipynb', chapter='01', unsafe=True)['problem']
-    assert 'not a plain file' in problem
+    assert 'symbolic links' in students.result(tmp_path/'x.ipynb')['problem']
 
 
 def test_an_unknown_chapter_is_a_problem(students, tmp_path):
-    record = students.graded('{"cells": []}', tmp_path)
-    assert record['of'] == 0 and "no chapter with exercises is called 'ann'" in record['problem']
+    found = students.graded('{"cells": []}', tmp_path)
+    assert found['of'] == 0 and "names no chapter with exercises" in found['problem']
 
 
 def told(chapter='', ids=(), name='x'):
     "The chapter of a notebook that says so in these three places."
     nb = {'metadata': {'eqtutor': {'chapter': chapter}}}
-    return chapter_in(nb, [{'id': id} for id in ids], Path(f'{name}.ipynb'))
+    return chapter_in(nb, [{'id': id} for id in ids], name)
 
 
 def test_the_chapter_is_read_from_the_file_or_its_name():
@@ -176,7 +182,7 @@ def test_without_metadata_functions_are_found_by_name(full):
 def test_a_result_that_takes_long_to_judge_costs_itself(monkeypatch):
     e = chapter_exercises(GROUPS)[1]
     monkeypatch.setattr(judging, 'JUDGING', .05)
-    monkeypatch.setattr(judging, 'judge', lambda *args: all(iter(lambda: 1, 0)))
+    monkeypatch.setattr(exercise, 'judge', lambda *args: all(iter(lambda: 1, 0)))
     said = judge_reply(e, {'answers': []}, 0)
     assert said.state == 'stopped' and said.message == 'its answer cannot be judged (TimeoutError)'
     with within(9): pass
@@ -184,10 +190,11 @@ def test_a_result_that_takes_long_to_judge_costs_itself(monkeypatch):
 
 def test_a_group_of_twenty_thousand_and_a_long_name_are_no_answer():
     e = chapter_exercises(GROUPS)[1]
-    cases = len(e.cases(0))
+    after = [{'after': [group.name]} for group, in e.cases(0)]
     large = {'group': encode(torch.eye(2, dtype=torch.long).expand(20_000, 2, 2)), 'name': 'G'}
     named = encode(Group('N'*4_000_000, torch.eye(2, dtype=torch.long)[None]))
-    verdicts = [judge_reply(e, {'answers': [{'value': v}]*cases}, 0) for v in (large, named)]
+    verdicts = [judge_reply(e, {'answers': [a | {'value': v} for a in after]}, 0)
+                for v in (large, named)]
     assert [v.state for v in verdicts] == ['stopped', 'wrong']
     assert all(len(v.message) < 2001 for v in verdicts)
 
@@ -205,102 +212,105 @@ QUICK = Limits(seconds=4, memory=300)
 
 @pytest.fixture(scope='module')
 def first_run(tmp_path_factory, students):
-    "Students with full marks, none, a loop and a script; files that are strange: graded once."
+    "Students with full marks, none, a slip and a loop; files that are strange: graded once."
     folder = tmp_path_factory.mktemp('class')
     solved = students.solutions(GROUPS)
     eve = solved | {'1.2': LOOP, '1.1': '<script>alert(1)</script>'}
-    files = {'ann': solved, '=bob': {}, 'eve': eve, 'zoe': {}, 'esc\x1b[2J': {}}
+    slip = solved | {'1.4': doubled(solved['1.4'])}
+    files = {'ann': solved, '=bob': {}, 'eve': eve, 'zoe': {}, 'esc\x1b[2J': {}, 'lou': slip}
     students.hand_in(folder/'in', GROUPS, {f'{name}/{GROUPS}': a for name, a in files.items()})
     (folder/'in'/'zoe'/f'{GROUPS}.ipynb').write_text('{}')
     (folder/'in'/'ann'/'again').symlink_to(folder/'in', target_is_directory=True)
     os.mkfifo(folder/'in'/'fifo.ipynb')
-    for link in ('loop.ipynb', 'folder'): (folder/'in'/link).symlink_to(folder/'in'/link)
-    graded_class(folder, limits=QUICK, unsafe=bool(without_isolation()))
+    (folder/'in'/'loop.ipynb').symlink_to(folder/'in'/'loop.ipynb')
+    graded_class(folder)
     return folder
 
 
 @pytest.fixture
 def course(first_run, tmp_path):
-    "A copy of the class, with its results."
-    for part in ('in', 'out'):
-        shutil.copytree(first_run/part, tmp_path/part, symlinks=True,
-                        ignore=shutil.ignore_patterns('fifo.ipynb'))
+    "The class's results, in a folder of their own."
+    shutil.copytree(first_run/'out', tmp_path/'out')
+    (tmp_path/'in').symlink_to(first_run/'in')
     return tmp_path
 
 
 def graded_class(course, **options):
-    "The records by student."
+    "The results by hand-in."
     isolated = {'limits': QUICK, 'unsafe': bool(without_isolation())}
-    records = grade([course/'in'], course/'out', **{'workers': 2} | isolated | options)
-    return {r['name'].split('/')[0]: r for r in records}
+    results = grade((course/'in').resolve(), course/'out', **{'workers': 2} | isolated | options)
+    return {r['name']: r for r in results}
+
+
+def of(name): return f'{name}/{GROUPS}'
 
 
 def test_a_class_is_graded_into_a_table_and_pages(first_run):
     out = first_run/'out'
-    records = {r['name'].split('/')[0]: r for r in json.loads((out/'marks.json').read_text())}
-    marks = {name: r['marks'] for name, r in records.items()}
-    assert marks == {'ann': 8, '=bob': 0, 'eve': 5, 'zoe': 0, 'esc\x1b[2J': 0, 'fifo': 0, 'loop': 0}
-    assert records['zoe']['of'] == 11 and 'not a plain file' in records['loop']['problem']
-    assert 'not a plain file' in records['fifo']['problem']
-    assert len({r['seed'] for r in records.values()}) == 7
-    assert len({r['isolation'] for r in records.values()}) == 1
-    page = (out/'feedback'/'eve'/f'{GROUPS}.html').read_text()
+    results = {r['name']: r for r in json.loads((out/'marks.json').read_text())}
+    marks = {name: r['marks'] for name, r in results.items()}
+    assert marks == {of('ann'): 8, of('=bob'): 0, of('eve'): 5, of('zoe'): 0, of('lou'): 6.5,
+                     of('esc\x1b[2J'): 0, 'fifo': 0, 'loop': 0, 'ann/again': 0}
+    problems = {name: r['problem'] for name, r in results.items() if r['problem']}
+    assert problems.keys() == {of('zoe'), 'fifo', 'loop', 'ann/again'}
+    assert 'links are not followed' in problems['ann/again'] and 'link' in problems['loop']
+    assert 'not a plain file' in problems['fifo']
+    assert len({r['isolation'] for r in results.values()}) == 1
+    page = (out/'pages'/'eve'/f'{GROUPS}.html').read_text()
     assert '<script>' not in page and '&lt;script&gt;' in page and 'no answer within 4 s' in page
+    assert {r['path'] for r in results.values() if os.path.isabs(r['path'])} == {
+        r['path'] for r in results.values()}
     rows = table(out)
-    assert list(rows)[0].startswith("'=bob")   # a spreadsheet would run it
-    assert [rows[f'{n}/{GROUPS}']['total'] for n in ('ann', 'eve', 'zoe')] == ['8', '5', '0']
-    assert '1.2 stopped' in rows[f'eve/{GROUPS}']['remarks']
+    assert rows[f"'{of('=bob')}"]['student'] == "'=bob"   # a spreadsheet would run it
+    assert [rows[of(n)]['marks'] for n in ('ann', 'eve', 'lou')] == ['8', '5', '6.5']
+    assert rows[of('ann')]['1.1'] == '' and '1.2 stopped' in rows[of('eve')]['remarks']
     assert not list(out.rglob('*.part'))
 
 
-def test_a_second_run_takes_what_it_finds_and_keeps_a_teacher_s_marks(course, students):
-    mark_by_hand(course/'out', f'ann/{GROUPS}', '2.5')
-    theirs = (course/'out'/'marks.csv').read_text().replace(',', ';')    # a spreadsheet wrote it
-    (course/'out'/'marks.csv').write_text(theirs, encoding='utf-8-sig')
-    better = {'1.1': 'A better proof.'}
-    students.hand_in(course/'in', GROUPS, {f'ann/{GROUPS}': better, f'zoe/{GROUPS}': {}})
-    (course/'out'/'results'/'=bob'/f'{GROUPS}.json').write_text('{half')     # a damaged result
-    new = {name: r['new'] for name, r in graded_class(course, workers=1).items()}
-    assert {name for name, fresh in new.items() if fresh} == {'ann', 'zoe', '=bob'}
-    ann = table(course/'out')[f'ann/{GROUPS}']
-    assert (ann['1.1'], ann['total']) == ('2.5', '2.5') and 'before this version' in ann['remarks']
-    assert table(course/'out')[f'eve/{GROUPS}']['total'] == '5'
+def test_a_second_run_grades_what_is_new(course):
+    results = course/'out'/'results'
+    (results/'=bob'/f'{GROUPS}.json').write_text('{half')     # a damaged result
+    failed = stored(results/'lou'/f'{GROUPS}.json') | {'problem': f'{FAILED}: OSError', 'marks': 0}
+    (results/'lou'/f'{GROUPS}.json').write_text(json.dumps(failed))   # the machine's fault
+    now = graded_class(course)
+    assert {name for name, r in now.items() if r['new'] and not r['problem']} == {
+        of('=bob'), of('lou')}
+    assert now[of('lou')]['marks'] == 6.5
 
 
-def test_without_a_sandbox_every_result_says_so_and_none_is_taken_for_a_safe_one(course):
-    before = graded_class(course, unsafe=False) if not without_isolation() else {}
-    records = graded_class(course, unsafe=True)
-    assert {r['isolation'] for r in records.values()} == {'none (--unsafe)'}
-    assert all(r['new'] for r in records.values()) or not before
-    page = (course/'out'/'feedback'/'ann'/f'{GROUPS}.html').read_text()
-    assert 'without a sandbox' in page
-    assert 'graded without a sandbox' in table(course/'out')[f'ann/{GROUPS}']['remarks']
+def test_under_other_limits_it_is_another_attempt(students, tmp_path):
+    slow = 'import time; time.sleep(1.5)\n' + students.solutions(GROUPS)['1.3']
+    folder, out = students.hand_in(tmp_path/'in', GROUPS, {'dora': {'1.3': slow}}), tmp_path/'out'
+    def result(seconds): return grade(folder, out, limits=Limits(seconds), unsafe=True)[0]
+    assert [result(seconds)['marks'] for seconds in (0, 9)] == [0, 2]
+    assert result(9)['new'] is False
+    assert result(9)['isolation'] == 'none (--unsafe)'
+    assert 'graded without a sandbox' in table(out)['dora']['remarks']
 
 
-def test_a_file_that_is_no_table_of_marks_is_not_touched(course):
-    (course/'out'/'marks.csv').write_text('mine')
-    with pytest.raises(ValueError, match='no table of marks'): graded_class(course)
-    assert (course/'out'/'marks.csv').read_text() == 'mine'
+def test_no_hand_in_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match='no hand-ins at .*nowhere'):
+        grade(tmp_path/'nowhere', 'x', unsafe=True)
+    with pytest.raises(FileNotFoundError, match='no notebooks'): grade(tmp_path, 'x', unsafe=True)
 
 
-def test_no_submission_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match='no submission at .*nowhere'):
-        grade([tmp_path/'nowhere'], 'x', unsafe=True)
-
-
-@pytest.mark.parametrize('text, safe', [('=1', "'=1"), ('a;=1', "a;'=1"), (' -1', "' -1"),
-                                        ('a; b', 'a; b')])
-def test_a_spreadsheet_runs_nothing(text, safe): assert spreadsheet_safe(text) == safe
+@pytest.mark.parametrize('text, safe', [
+    ('=1', "'=1"), ('a;=1', "a;'=1"), (' -1', "' -1"), ('a; b', 'a; b'), ('＝1+1', "'＝1+1"),
+    ('＋1', "'＋1"), ('－1', "'－1"), ('＠x', "'＠x"), ('﹦1', "'﹦1"), ('⁺1', "'⁺1"),
+    ('−1', "'−1"),
+    ('a\n@x', "a\n'@x"), ('a,+1', "a,'+1"), ('\t=1', "\\t=1"), ('\u200b=1', '\\u200b=1')])
+def test_a_spreadsheet_runs_nothing(text, safe):
+    assert spreadsheet_safe(text).replace(" '", "' ") == safe.replace(" '", "' ")
+    assert as_csv(['x'], [[text], [None], [1.5]]).splitlines()[-2:] == ['""', '"1.5"']
 
 
 def test_the_columns_stand_in_the_order_of_the_course():
     parts = [{'id': id, 'state': 'passed', 'marks': 1} for id in ('24b.1', '24.10', '5.1', '24.9')]
-    record = {'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts,
-              'isolation': ''}
-    head = marks_table([record], {}).splitlines()[0]
-    names = ['submission', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'total', 'of', 'remarks',
-             'comment']
-    assert head == ','.join(f'"{name}"' for name in names)
+    result = {'student': 'a', 'name': 'a', 'chapter': '24', 'of': 4, 'problem': '', 'parts': parts,
+              'isolation': '', 'marks': 4, 'by hand': 0}
+    names = ['student', 'hand-in', 'chapter', '5.1', '24.9', '24.10', '24b.1', 'marks', 'of',
+             'by hand', 'remarks']
+    assert marks_table([result]).splitlines()[0] == ','.join(f'"{name}"' for name in names)
 
 
 # --- names and files that would stop a class
@@ -314,42 +324,64 @@ def test_half_characters_long_names_and_names_of_results_are_graded(students, tm
     (out/'results').mkdir(parents=True)
     (out/'results'/'half.json').write_text('[]')
     folder = students.hand_in(tmp_path/'in', GROUPS, strange)
-    records = grade([folder], out, unsafe=True)
-    assert sorted(r['marks'] for r in records) == [0, 0, 2, 2, 2, 2, 2] and len(table(out)) == 7
-    assert not any(r['new'] for r in grade([folder], out, unsafe=True))
+    results = grade(folder, out, unsafe=True)
+    assert sorted(r['marks'] for r in results) == [0, 0, 2, 2, 2, 2, 2] and len(table(out)) == 7
+    assert not any(r['new'] for r in grade(folder, out, unsafe=True))
 
 
-def proofs(out): return {name: row['1.1'] for name, row in table(out).items()}
+def found_in(folder):
+    "Student and problem of each hand-in in a folder."
+    return {h.name: (h.student, h.problem) for h in hand_ins(folder, folder/'out')}
 
 
-def test_marks_stay_with_the_name_of_a_submission(students, tmp_path):
-    out, proof = tmp_path/'out', {'1.1': 'my proof'}
-    early = students.hand_in(tmp_path/'in', GROUPS, {'anna/01': proof, 'ben/01': proof})
-    late = students.hand_in(tmp_path/'late', GROUPS, {'carl/01': proof})
-    grade([early], out, unsafe=True)
-    mark_by_hand(out, 'anna/01', 2)
-    grade([late], out, unsafe=True)
-    assert proofs(out) == {'anna/01': '2', 'ben/01': '', 'carl/01': ''}
-    assert (out/'marks.csv.bak').exists()
-    anna, ben = early/'anna'/'01.ipynb', early/'ben'/'01.ipynb'
-    assert find_hand_ins([anna, ben], out) == find_hand_ins([ben, anna], out)
-    grade([ben, anna], out, unsafe=True)
-    assert proofs(out)['anna/01'] == '2'
-    second = students.hand_in(tmp_path/'2', GROUPS, {'anna/01': {}})
-    assert len(find_hand_ins([early/'anna', second/'anna'], out)) == 2   # even folders agree
+def test_work_is_booked_by_the_folder(tmp_path):
+    "Whatever a name inside it says."
+    for name in ('ann/good_17_203_01_groups.ipynb', 'mal/Ann Lee_17_assignsubmission_file_x.ipynb',
+                 'mal/ann/01_groups.ipynb', 'mal/.ipynb_checkpoints/x.ipynb', 'out/ann/x.ipynb',
+                 'eve.ipynb', 'ann/index.ipynb'):
+        (tmp_path/name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path/name).touch()
+    assert {name: student for name, (student, _) in found_in(tmp_path).items()} == {
+        'ann/good_17_203_01_groups': 'ann', 'mal/Ann Lee_17_assignsubmission_file_x': 'mal',
+        'mal/ann/01_groups': 'mal', 'eve': 'eve'}
 
 
-def test_other_limits_and_the_machine_s_faults_are_another_attempt(students, tmp_path):
-    slow = 'import time; time.sleep(1.5)\n' + students.solutions(GROUPS)['1.3']
-    folder, out = students.hand_in(tmp_path/'in', GROUPS, {'dora': {'1.3': slow}}), tmp_path/'out'
-    def result(seconds): return grade([folder], out, limits=Limits(seconds), unsafe=True)[0]
-    assert [result(seconds)['marks'] for seconds in (0, 9)] == [0, 2]
-    assert result(9)['new'] is False
-    file = out/'results'/'dora.json'
-    failed = stored_record(file) | {'problem': f'{FAILED}: OSError', 'marks': 0}
-    file.write_text(json.dumps(failed))
-    assert result(9)['marks'] == 2   # the machine's fault, not the student's
+def test_one_student_s_folder_stops_no_class(tmp_path):
+    (tmp_path/'ann').mkdir()
+    (tmp_path/'ann'/'x.ipynb').touch()
+    deep = tmp_path/'deep'
+    deep.mkdir()
+    here = os.getcwd()
+    try:   # a path as long as this cannot be made in one step
+        os.chdir(deep)
+        for _ in range(1900):
+            os.mkdir('d')
+            os.chdir('d')
+    finally:
+        os.chdir(here)
+    (tmp_path/'many').mkdir()
+    for i in range(MOST_NOTEBOOKS + 9): (tmp_path/'many'/f'{i:03}.ipynb').touch()
+    os.utime(tmp_path/'ann'/'x.ipynb', (3e11, 3e11))
+    found = found_in(tmp_path)
+    assert found['ann/x'] == ('ann', '')
+    (problem,) = [p for student, p in found.values() if student == 'deep']
+    assert f'more than {DEEPEST} folders' in problem
+    many = [p for student, p in found.values() if student == 'many']
+    assert len(many) == MOST_NOTEBOOKS + 1 and 'more than' in many[-1]
+    subprocess.run(['rm', '-rf', deep], check=True)
 
+
+def test_two_names_are_never_one(tmp_path):
+    "Half a character is written out, and another student may be called so."
+    names = [os.fsdecode(b'm\xfcller'), 'm\\udcfcller']
+    for name in names:
+        (tmp_path/name).mkdir()
+        (tmp_path/name/'x.ipynb').touch()
+    found = found_in(tmp_path)
+    assert len(found) == len({student for student, _ in found.values()}) == 2
+
+
+# --- processes
 
 # --- at full size
 
@@ -369,7 +401,7 @@ def hand_in_many(students, folder, n):
 def test_a_hundred_submissions_take_less_than_ten_minutes(students, tmp_path):
     folder = hand_in_many(students, tmp_path/'in', 100)
     start = time.monotonic()
-    records = grade([folder], tmp_path/'out', workers=2)
+    records = grade(folder, tmp_path/'out', workers=2)
     assert time.monotonic() - start < 600
     full = sum(e.marks for e in chapter_exercises(CONVOLUTION) if e.kind != 'proof')
     assert [r['marks'] for r in records] == [full]*100
@@ -378,7 +410,7 @@ def test_a_hundred_submissions_take_less_than_ten_minutes(students, tmp_path):
 def test_an_interrupted_run_goes_on(students, tmp_path):
     n, folder, out = 5, hand_in_many(students, tmp_path/'in', 5), tmp_path/'out'
     script = ('from eqtutor.grading.grade import grade\n'
-              f'grade([{str(folder)!r}], {str(out)!r}, workers=1, unsafe=True)')
+              f'grade({str(folder)!r}, {str(out)!r}, workers=1, unsafe=True)')
     env = os.environ | {'PYTHONPATH': os.pathsep.join(p for p in sys.path if p)}
     run = subprocess.Popen([sys.executable, '-c', script], env=env)
     def results(): return len(list((out/'results').rglob('*.json')))
@@ -387,7 +419,7 @@ def test_an_interrupted_run_goes_on(students, tmp_path):
     run.wait()
     before = results()
     assert 2 <= before < n
-    records = grade([folder], out, workers=2, unsafe=True)
+    records = grade(folder, out, workers=2, unsafe=True)
     # a fork that was at work may have ended its own
     assert before <= sum(not r['new'] for r in records) <= before + 1
     assert len(records) == n and len({r['marks'] for r in records}) == 1
@@ -404,7 +436,7 @@ def own_memory(root):
     for process in [root, *root.children(recursive=True)]:
         try:
             command = ' '.join(process.cmdline())
-            if '_worker.py' in command or 'bwrap' in command: continue
+            if 'worker.py' in command or 'bwrap' in command: continue
             sums = Path(f'/proc/{process.pid}/smaps_rollup').read_text()
         except (psutil.Error, OSError):
             continue   # it has ended

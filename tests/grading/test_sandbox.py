@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from eqtutor.grading import sandbox
 from eqtutor.grading.grade import grade
-from eqtutor.grading.judging import grade_answer, judge_reply, task_of
+from eqtutor.grading.judge import grade_answer, judge_reply, task_of
 from eqtutor.grading.sandbox import Limits, Submission, Task, run
-from eqtutor.tutor import sandbox
 from eqtutor.tutor.course import course_chapters
 from eqtutor.tutor.exercise import get_exercise
 from eqtutor.tutor.values import encode
@@ -72,7 +72,7 @@ def there(fd):
     except OSError: return False'''),
     'answers': centre('raise ValueError(readable)', f'''
 readable = []
-folder = {str(sandbox.HERE.parent/'tutor')!r}
+folder = {str(sandbox.PACKAGE/'tutor')!r}
 for file in [folder + '/answers/ch01.py', folder + '/exercise.py', '/package/eqtutor/tutor/answers',
              {str(course_chapters()['01_groups'])!r}, {__file__!r}, '/etc/passwd']:
     try: readable.append(open(file, 'rb').read(3))
@@ -105,7 +105,8 @@ def test_an_answer_harms_itself_alone(verdicts, name):
 @pytest.mark.sandbox
 def test_no_right_answer_is_in_the_process(verdicts):
     "Neither as a module, nor as an object that the garbage collector knows, nor as a file."
-    own = {'eqtutor.tutor', 'eqtutor.tutor.values', 'eqtutor.grading', 'eqtutor.grading.prelude'}
+    own = {'eqtutor.tutor', 'eqtutor.tutor.values', 'eqtutor.grading', 'eqtutor.grading.limits',
+           'eqtutor.grading.prelude'}
     assert set(re.findall(r"'([\w.]+)'", verdicts['modules'].message)) == own
     assert 'ValueError: (set(), ' in verdicts['objects'].message
     assert 'ValueError: []' in verdicts['answers'].message
@@ -181,7 +182,7 @@ def fresh():
 def test_without_bubblewrap_nothing_is_run(fresh, monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, 'which', lambda name, path: None)
     with pytest.raises(RuntimeError, match='apt-get install bubblewrap'): run(SQUARE)
-    with pytest.raises(RuntimeError, match='--unsafe'): grade([tmp_path], tmp_path/'out')
+    with pytest.raises(RuntimeError, match='--unsafe'): grade(tmp_path, tmp_path/'out')
     assert not (tmp_path/'out').exists()
 
 
@@ -193,7 +194,8 @@ def test_a_bubblewrap_that_is_refused_is_no_sandbox(fresh, monkeypatch, tmp_path
 
 
 def test_unsafe_runs_and_says_so():
-    assert run(SQUARE, LIMITS, unsafe=True) == [{'answers': [{'value': 4}, {'value': 9}]}]
+    answers = [{'value': 4, 'after': [2]}, {'value': 9, 'after': [3]}]
+    assert run(SQUARE, LIMITS, unsafe=True) == [{'answers': answers}]
     assert sandbox.isolation(unsafe=True) == 'none (--unsafe)'
 
 

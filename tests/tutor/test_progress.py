@@ -1,5 +1,6 @@
 "A student's own state."
-from eqtutor.grading.progress import progress, progress_table
+from eqtutor.grading.results import own_verdicts
+from eqtutor.tutor.progress import progress, progress_table
 
 TABLE = '''01_groups: 3 of 11 marks, proofs not counted
   ✓ 1.1   proof    written
@@ -14,7 +15,7 @@ def test_progress_says_what_is_written_passed_wrong_and_open(students, tmp_path)
     del answers['1.4']
     students.hand_in(tmp_path, '01_groups', {'01_groups': answers})
     (tmp_path/'other.ipynb').write_text('{"cells": []}')   # without exercises: passed over
-    rows = progress([tmp_path])
+    rows = progress(own_verdicts([tmp_path]))
     assert [r['state'] for r in rows] == ['written', 'passed', 'wrong', 'unsolved']
     assert progress_table(rows) == TABLE
 
