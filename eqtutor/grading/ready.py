@@ -5,6 +5,7 @@ import gc
 import multiprocessing.forkserver
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -15,7 +16,9 @@ from .sandbox import isolation, readable, remove_dead_groups, without_isolation
 
 
 def leave_nothing()->None:
-    "Take away what the command would have, had it not been killed."
+    "Take away what the command would have, had it not been killed: its judges end with it."
+    with suppress(ChildProcessError):
+        while True: os.waitpid(-1, 0)
     remove_dead_groups()
     # the socket lies in a folder that multiprocessing has made for it
     address = multiprocessing.forkserver._forkserver._forkserver_address   # type: ignore[attr-defined]

@@ -421,7 +421,7 @@ def own_groups()->dict[str, Path]:
 
 def remove_group(group:Path)->None:
     "Remove a control group; what has just ended may hold it for a moment."
-    for _ in range(50):
+    for _ in range(250):
         try:
             return group.rmdir()
         except FileNotFoundError:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+import zipfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -398,6 +399,15 @@ def test_moodle_s_worksheet_comes_back_with_grades(ten):
     for s in ten.students:
         marks = ten.expected(s)
         assert grades[s.mail] == ('' if marks is None else f'{marks*100/7:.2f}')
+
+
+def test_moodle_gets_a_zip_of_the_pages(ten):
+    with zipfile.ZipFile(ten.folder/'exported'/f'{ten.chapter}-feedback.zip') as z:
+        pages = {name: z.read(name) for name in z.namelist()}
+    for s in ten.students:
+        place = f'{s.name}_{100 + s.number}_assignsubmission_file_/{ten.chapter}.html'
+        assert (place in pages) == (s.kind not in classes.REFUSED)
+        if place in pages: assert pages[place] == ten.page(s).read_bytes()
 
 
 def test_what_cannot_be_taken_is_named(ten):

@@ -36,6 +36,7 @@ from eqtutor.groups import Group
 from eqtutor.tutor import exercise
 from eqtutor.tutor.course import course_chapters, marks_of
 from eqtutor.tutor.exercise import all_exercises, chapter_exercises
+from eqtutor.tutor.relations import is_slip
 from eqtutor.tutor.seeds import seed_of
 from eqtutor.tutor.values import encode
 
@@ -52,11 +53,11 @@ def table(out):
 
 # --- three students
 
-def judged_here(name, answers):
+def judged_here(name, answers, seed=7):
     "What is said of answers, run in this process: the author's own need no sandbox."
     asked = [e for e in chapter_exercises(name) if e.kind != 'proof']
-    replies = [answer_task(asdict(task_of(e, answers[e.id], 7)), NAMES) for e in asked]
-    return [judge_reply(e, reply, 7) for e, reply in zip(asked, replies)]
+    replies = [answer_task(asdict(task_of(e, answers[e.id], seed)), NAMES) for e in asked]
+    return [judge_reply(e, reply, seed) for e, reply in zip(asked, replies)]
 
 
 @pytest.mark.parametrize('name', WITH_EXERCISES)
@@ -97,11 +98,19 @@ def test_who_turns_clockwise_is_told(students):
 def doubled(source): return source.replace('return sum(', 'return 2*sum(')
 
 
-def test_a_slip_brings_half_of_the_marks_and_its_sentence(students):
+@pytest.mark.parametrize('seed', range(6))
+def test_a_slip_brings_half_of_the_marks_and_its_sentence(seed, students):
+    "For any seed."
     right = students.solutions(GROUPS)
-    twice = judged_here(GROUPS, right | {'1.4': doubled(right['1.4'])})[-1]
+    twice = judged_here(GROUPS, right | {'1.4': doubled(right['1.4'])}, seed)[-1]
     assert (twice.state, twice.marks, twice.of) == ('slip', 1.5, 3)
     assert '2 times the right one' in twice.message
+
+
+def test_two_truth_values_or_a_few_numbers_are_no_slip():
+    assert is_slip([2, 4, 6, 8], [1, 2, 3, 4]) and is_slip([2, 3, 4, 5], [1, 2, 3, 4])
+    assert not is_slip([2, 4], [1, 2]) and not is_slip([2, 4, 6, 9], [1, 2, 3, 4])
+    assert not is_slip([True]*4, [False]*4) and not is_slip([1, 1, 1, 1], [2, 2, 2, 2])
 
 
 # --- strange files

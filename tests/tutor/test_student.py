@@ -10,7 +10,6 @@ import pytest
 from packaging.requirements import Requirement
 
 from eqtutor.files import results_folder
-from eqtutor.grading.roster import read_roster
 from eqtutor.papers.finer_turns import stored_runs
 from eqtutor.tutor.course import course_chapters, package_folder
 from eqtutor.tutor.exercise import all_exercises, chapter_exercises
@@ -20,6 +19,7 @@ from eqtutor.tutor.student import (
     build,
     cell_mark,
     copy_course,
+    first_column,
     open_lab,
     seeded,
     stub,
@@ -309,7 +309,7 @@ def test_without_jupyter_one_command_is_named(tmp_path, monkeypatch):
 def test_with_a_list_of_the_class_each_student_s_checks_draw_other_numbers(tmp_path):
     table = tmp_path/'class.csv'
     table.write_text('name,group\nann,1\nben,1\n../eve,2\n')
-    names = read_roster(table).names
+    names = first_column(table)
     files = build(tmp_path/'out', ['01'], names, seed=7)
     assert [p.parent.name for p in files] == ['ann', 'ben', '_eve']
     seeds = {p.parent.name: {*re.findall(r'check\(.*, seed=(\d+)\)', p.read_text())}

@@ -12,6 +12,7 @@ nbgrader goes from student to student; all that wait are judged side by side mea
 import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Submission(NotebookExporter):
     def from_filename(self, filename:str, resources:Any=None, **kw:Any)->tuple[Any, Any]:
         "The notebook in a file; of a submission, the teacher's with the student's answers."
         if not self.step._sanitizing: return super().from_filename(filename, resources, **kw)
-        record = self.record(filename, resources)
+        record = self.record(filename)
         # the judge finds code also where its cell has lost its id
         judged = {f'ex-{v["id"].replace(".", "-")}': v.get('answer', '') for v in record['parts']}
         about = (resources or {})['nbgrader']
@@ -74,23 +75,30 @@ class Submission(NotebookExporter):
                        stubs)
         return self.from_notebook_node(nb, resources, **kw)
 
-    def record(self, filename:str, resources:Any)->dict:
+    def record(self, filename:str)->dict:
         "The verdicts on a submission; those that nbgrader comes to later are judged meanwhile."
         if self.pool is None:
             if why := without_isolation(): raise RuntimeError(why)
             self.pool = ThreadPoolExecutor(self.workers or os.cpu_count())
-            for folder, notebooks in sorted(self.step.assignments.items()):
-                if not self.waits(folder): continue
-                for path in sorted(notebooks): self.begin(path)
-        return self.begin(filename).result()
+            found = sorted(path for own in self.step.assignments.values() for path in own)
+            for path in filter(self.waits, found): self.begin(path)
+        try:
+            return self.begin(filename).result()
+        except KeyboardInterrupt:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
-    def waits(self, folder:str)->bool:
+    def waits(self, path:str)->bool:
         "Will nbgrader autograde this submission? A wrong guess costs time alone."
+        about = self.step.init_single_notebook_resources(path)['nbgrader']
         course = self.step.coursedir
-        student = Path(folder).relative_to(course.root).parts[1]
-        done = course.format_path(course.autograded_directory, student, course.assignment_id)
-        new, old = course.get_existing_timestamp(folder), course.get_existing_timestamp(done)
-        return self.step.force or not Path(done).exists() or bool(new and old and new > old)
+        done = course.format_path(course.autograded_directory, about['student'],
+                                  about['assignment'])
+        if self.step.force or not Path(done).exists(): return True
+        with suppress(Exception):   # a damaged time is told when its student's turn has come
+            new, old = map(course.get_existing_timestamp, (os.path.dirname(path), done))
+            return bool(new and old and new > old)
+        return False
 
     def begin(self, path:str)->Future:
         "Have a notebook judged: its chapter is that of the name that the teacher gave it."
@@ -149,7 +157,7 @@ class Judge(NbGraderPreprocessor):
         about, course = resources['nbgrader'], submission.step.coursedir
         path = Path(course.format_path(course.submitted_directory, about['student'],
                                        about['assignment']), f'{about["notebook"]}.ipynb')
-        record = submission.record(str(path), resources)
+        record = submission.record(str(path))
         if record['problem'].startswith(server.FAILED):
             raise RuntimeError(f'{path}: {record["problem"]}')
         verdicts = {v['id']: v for v in record['parts']}

@@ -1,6 +1,8 @@
 """Marks for Moodle and Canvas, in the lists that they gave; and a table of all."""
 # Plain module: edited by hand, no notebook exports it.
+import io
 import re
+import zipfile
 from html import escape
 from pathlib import Path
 
@@ -13,11 +15,13 @@ from .platforms import GRADE, ClassList, as_csv, letters, read_list
 # what Canvas wants beside the marks
 CANVAS_COLUMNS = 'Student', 'ID', 'SIS User ID', 'SIS Login ID', 'Section'
 COMMENT = 'Feedback comments'
+YEAR = 1980, 1, 1, 0, 0, 0   # of every file in a zip: the same pages make the same zip
 
 
 class Marks(ExportPlugin):
     """`exported/<assignment>-moodle.csv` or `-canvas.csv`, and `exported/marks.csv`.
 
+    For Moodle also the pages, `exported/<assignment>-feedback.zip`, which it hands on to students.
     Who has handed in nothing, and whose proofs wait for a person, gets no mark.
     """
 
@@ -40,6 +44,10 @@ class Marks(ExportPlugin):
             file = out/f'{assignment.name}-{people.kind}.csv'
             file.write_bytes(make(people, assignment, gradebook))
             self.log.info('Exporting grades to %s', file)
+            if people.kind == 'moodle':
+                pages = Path(course.root)/course.feedback_directory
+                zipped = out/f'{assignment.name}-feedback.zip'
+                zipped.write_bytes(moodle_feedback(people, pages, assignment.name))
         (out/'marks.csv').write_bytes(marks_table(chosen, gradebook))
 
 
@@ -85,6 +93,17 @@ def moodle_table(people:ClassList, assignment:Assignment, book:Gradebook)->bytes
             rows.append(p.row | new)
         else: rows.append(p.row)
     return as_csv(people.columns, rows)
+
+
+def moodle_feedback(people:ClassList, pages:Path, assignment:str)->bytes:
+    "The feedback pages as a zip that Moodle takes: a folder for each student, as in its own zip."
+    with zipfile.ZipFile(content := io.BytesIO(), 'w', zipfile.ZIP_DEFLATED) as z:
+        for p in people.participants:
+            for page in sorted((pages/p.marked_as/assignment).glob('*.html')):
+                name = re.sub(r'[_/\\]', ' ', p.name)
+                place = f'{name}_{p.number}_assignsubmission_file_/{page.name}'
+                z.writestr(zipfile.ZipInfo(place, YEAR), page.read_bytes())
+    return content.getvalue()
 
 
 def canvas_table(people:ClassList, assignment:Assignment, book:Gradebook)->bytes:

@@ -3,7 +3,7 @@
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import normal, relabelled, some
+from .draws import dice, normal, one, relabelled, some
 
 # an encoding without symmetry, from the waves of the case
 WITH_WAVES = ('fn(*case[:4], lambda p: (p @ case[4].T + .7).cos() + p @ case[5].T, '
@@ -78,7 +78,9 @@ HIDDEN = ('features of the same shape', 'nobody notices the index',
 
 
 def feature_maps(seed):
-    return [(normal(2, 3, 4, n, n + 1, seed=seed + i),) for i, n in enumerate((4, 3))]
+    die = dice(seed)
+    def size(): return one(range(3, 7), die)
+    return [(normal(2, size(), 4, n, size(), seed=seed + i),) for i, n in enumerate((4, 3))]
 
 def unnoticed(f): return f.mean(2, keepdim=True).expand_as(f)
 

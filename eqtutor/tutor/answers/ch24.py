@@ -3,7 +3,7 @@
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import dice, normal, relabelled
+from .draws import dice, normal, one, relabelled
 
 
 def symmetries(W, case):
@@ -24,7 +24,9 @@ SYMMETRIC = ('the shape of `W2`', 'nobody notices on p4 that the kernels are not
 
 
 def kernel_writers(seed):
-    return [(normal(k, k, 2, 3, seed=seed + i),) for i, k in enumerate((3, 5, 4))]
+    die = dice(seed)
+    def size(): return one(range(2, 7), die)
+    return [(normal(k, k, size(), size(), seed=seed + i),) for i, k in enumerate((3, 5, 4))]
 
 def unnoticed(W2): return sum(torch.rot90(W2, i, (0, 1)) for i in range(4))
 
