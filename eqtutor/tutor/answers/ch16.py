@@ -1,4 +1,4 @@
-"16 Arrows: what the curl is, and a nonlinearity that keeps directions."
+"16 Arrows: what the curl is, a nonlinearity that keeps directions, arrows that must be zero."
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 from .draws import normal
@@ -40,12 +40,15 @@ def without_dividing(v, b): return scaled(v, (lengths(v) - b).relu())
 
 
 EXERCISES = [
-    Exercise('16.1', 'predict', 2, name='kind_of_curl', right='neither', mistakes=[
+    Exercise('16.1', 'predict', 2, name='kind_of_curl', right='none', mistakes=[
         Mistake('image',
                 'Under turns it is one. Now mirror the water: a leaf that was spun to the left is '
                 'spun to the right, so the number at its place has changed its sign.'),
         Mistake('vector',
                 'The curl has one channel. An arrow has two, and turns; this number does not.'),
+        Mistake('invariant',
+                'An invariant stays where it is. The curl stands at a place, and places move with '
+                'the picture.'),
     ]),
     Exercise('16.2', 'code', 3, shorten, fields_and_lengths, mistakes=[
         Mistake(each_component,
@@ -70,4 +73,5 @@ EXERCISES = [
                 'You multiply the arrow by its new length, and it has the old one still: divide '
                 'by it.'),
     ]),
+    Exercise('16.3', 'proof', 3),
 ]
