@@ -30,8 +30,6 @@ def halves_as_pairs(v, b):
     length = arrows.norm(dim=1, keepdim=True)
     return (arrows*(length - b).relu()/length.clamp_min(1e-12)).flatten(1, 2)
 
-def zero_by_zero(v, b): return scaled(v, (lengths(v) - b).relu()/lengths(v))
-
 def turned_about(v, b): return scaled(v, (lengths(v) - b)/lengths(v).clamp_min(1e-12))
 
 def long_ones_whole(v, b): return scaled(v, (lengths(v) > b).to(v))
@@ -62,8 +60,6 @@ EXERCISES = [
         Mistake(halves_as_pairs,
                 'You pair channel i with channel c + i. Channels 0 and 1 are the first arrow, 2 '
                 'and 3 the second: `unflatten(1, (-1, 2))`.'),
-        Mistake(zero_by_zero,
-                'An arrow of length zero gives 0/0. It should stay zero: `clamp_min` the length.'),
         Mistake(turned_about,
                 'Arrows shorter than b are turned about. They should become zero: a ReLU is '
                 'missing.'),
