@@ -112,7 +112,10 @@ def layer_report(
     steps = report_steps(examination, runs, margin)
     zeros = (c.name for c in still if c.outputs and not any((y != 0).any() for y in c.outputs))
     judged = exact if margin is None else group.elements
-    return LayerReport(group, tol, steps, tuple(judged), next(zeros, None))
+    pairs = any(t.ndim == 4 and t.shape[1] == 2 and str(m) == 'image'
+                for m, t in zip(layouts, inputs))
+    return LayerReport(group, tol, steps, tuple(judged), next(zeros, None),
+                       pairs and layout is None and input_kind is None)
 
 
 def check_same_path(

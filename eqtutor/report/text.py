@@ -34,6 +34,8 @@ class LayerReport:
     steps:list[Step]
     judged:tuple[int, ...]   # elements that the tolerance is for
     silent:str|None=None     # from this layer on all is zero, and nothing is measured
+    # two channels of the input are an arrow perhaps, and nobody said so
+    may_hold_arrows:bool=False
 
     @property
     def rows(self)->list[tuple[str, str, str, list[float]]]:
@@ -101,6 +103,9 @@ class LayerReport:
                          '(Theorem 26.4): the errors there blame nobody, and on noise they are '
                          'large whatever the layers. Measure them on a smooth picture, with '
                          'margin=8 and tol=0.2, say.')
+        if self.may_hold_arrows and self.offenders:
+            lines.append("The input's two channels were read as two scalars; if they are an arrow, "
+                         "say layout='vector'.")
         alike:dict[tuple[str, str], list[Step]] = {}
         for s in self.offenders: alike.setdefault((s.cls, s.reason), []).append(s)
         if alike: lines.append(f'{len(self.offenders)} at fault, tried one by one:')

@@ -285,6 +285,8 @@ def test_a_network_of_arrows_that_somebody_wrote_passes():
     assert_equivariant(net, v, 'p4m', **BOTH)
     report = layer_report(net, v, 'p4m', layout='vector', kind='vector')
     assert report.first_broken is None and report.steps[-1].kind == 'vector'
+    assert "if they are an arrow, say layout='vector'" in str(layer_report(net, v, 'p4m'))
+    assert 'arrow' not in str(report)
     assert symmetries(net, v, 'p4m', kind='vector', input_kind='vector') == tuple(range(8))
     with pytest.raises(AssertionError, match="with kind='vector', input_kind='vector'"):
         assert_equivariant(net, v, 'p4m')

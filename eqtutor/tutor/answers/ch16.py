@@ -1,4 +1,4 @@
-"16 Arrows: what the curl is, and a nonlinearity that keeps directions."
+"16 Arrows: what the curl is, a nonlinearity that keeps directions, arrows that must be zero."
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 from .draws import normal
@@ -30,8 +30,6 @@ def halves_as_pairs(v, b):
     length = arrows.norm(dim=1, keepdim=True)
     return (arrows*(length - b).relu()/length.clamp_min(1e-12)).flatten(1, 2)
 
-def zero_by_zero(v, b): return scaled(v, (lengths(v) - b).relu()/lengths(v))
-
 def turned_about(v, b): return scaled(v, (lengths(v) - b)/lengths(v).clamp_min(1e-12))
 
 def long_ones_whole(v, b): return scaled(v, (lengths(v) > b).to(v))
@@ -40,12 +38,15 @@ def without_dividing(v, b): return scaled(v, (lengths(v) - b).relu())
 
 
 EXERCISES = [
-    Exercise('16.1', 'predict', 2, name='kind_of_curl', right='neither', mistakes=[
+    Exercise('16.1', 'predict', 2, name='kind_of_curl', right='none', mistakes=[
         Mistake('image',
                 'Under turns it is one. Now mirror the water: a leaf that was spun to the left is '
                 'spun to the right, so the number at its place has changed its sign.'),
         Mistake('vector',
                 'The curl has one channel. An arrow has two, and turns; this number does not.'),
+        Mistake('invariant',
+                'An invariant stays where it is. The curl stands at a place, and places move with '
+                'the picture.'),
     ]),
     Exercise('16.2', 'code', 3, shorten, fields_and_lengths, mistakes=[
         Mistake(each_component,
@@ -59,8 +60,6 @@ EXERCISES = [
         Mistake(halves_as_pairs,
                 'You pair channel i with channel c + i. Channels 0 and 1 are the first arrow, 2 '
                 'and 3 the second: `unflatten(1, (-1, 2))`.'),
-        Mistake(zero_by_zero,
-                'An arrow of length zero gives 0/0. It should stay zero: `clamp_min` the length.'),
         Mistake(turned_about,
                 'Arrows shorter than b are turned about. They should become zero: a ReLU is '
                 'missing.'),
@@ -70,4 +69,5 @@ EXERCISES = [
                 'You multiply the arrow by its new length, and it has the old one still: divide '
                 'by it.'),
     ]),
+    Exercise('16.3', 'proof', 3),
 ]
