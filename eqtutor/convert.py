@@ -175,7 +175,7 @@ class _Converter:
     def transposed(self, role:Role)->nn.Module:
         m:Any = role.layer
         names = 'kernel_size', 'stride', 'padding', 'dilation', 'output_padding'
-        sizes = {name: _number(m, name) for name in names}
+        sizes:dict[str, Any] = {name: _number(m, name) for name in names}
         if role.before == 'picture': raise ValueError(
             'it writes windows before anything lifts: begin with nn.Conv2d')
         if role.after == 'output': raise ValueError(

@@ -91,6 +91,8 @@ class SpatialPool2d(nn.Module):
         'max' or 'mean'
     strict : bool, default True
         raise where the stride breaks the symmetry, or warn
+    ceil_mode : bool, default False
+        False: a window more would lie at one end
     """
     def __init__(self,
         kernel_size:int,
@@ -99,8 +101,14 @@ class SpatialPool2d(nn.Module):
         padding:int=0,          # pixels on each side; at most half the window
         reduce:str='max',       # 'max' or 'mean'
         strict:bool=True,       # raise where the stride breaks the symmetry, or warn
+        ceil_mode:bool=False,   # False: a window more would lie at one end
     ):
         super().__init__()
+        if ceil_mode:
+            raise ValueError('ceil_mode lays a window over the far end alone, where '
+                             'pixels are left over, which is not equivariant: expected '
+                             'ceil_mode=False and a size that leaves none over')
+        if reduce == 'blur': raise ValueError("reduce='blur': use BlurPool2d")
         kernel_size, stride, padding = square_sizes(
             kernel_size=kernel_size, stride=stride, padding=padding)
         self.kernel_size, self.padding = kernel_size, padding
