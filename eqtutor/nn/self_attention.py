@@ -565,7 +565,8 @@ class EquivariantSelfAttention2d(IndexTables):
 
     def extra_repr(self)->str:
         return (f'{self.in_channels}, {self.out_channels}, '
-                f'group={shown_group(self.group)}, window={self.window}, heads={self.heads}, encoding={self.encoding}, '
+                f'group={shown_group(self.group)}, window={self.window}, '
+                f'heads={self.heads}, encoding={self.encoding}, '
                 f'crop={self.crop}')
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #4e007f48
