@@ -219,11 +219,11 @@ def _between_pixels(group:Group, h:int, margin:float|None)->str:
     "What pixels allow under an element that maps them between each other."
     if keeps_grid(group, h): return ''
     inside = '' if margin is not None else ' inside a disc (margin=8, say),'
-    return (f' This element of {group.name} turns the picture between its pixels, where '
-            'no layer is exact (Theorem 26.4); those that keep the grid passed. A fair '
-            f'test takes a smooth picture, since noise has nothing between pixels,{inside}'
-            ' and tol=0.2: two layers of the library then err by 0.02 to 0.1, a plain '
-            'network by 0.5 and more.')
+    return (f' This element of {group.name} turns the picture between its pixels, '
+            'where no layer is exact (Theorem 26.4); those that keep the grid passed. '
+            'A fair test takes a smooth picture, since noise has nothing between its '
+            f'pixels,{inside} and tol=0.2: two layers of the library then err by 0.02 '
+            'to 0.1.')
 
 # %% ../nbs/1_foundations/04_equivariance.ipynb #00000012
 @torch.no_grad()

@@ -41,7 +41,7 @@ def plain_conv(
         bias = bias*scale + shift
     plain = nn.Conv2d(bank.shape[1]*conv.groups, len(bank), conv.kernel_size,
                       conv.stride, conv.padding, conv.dilation, conv.groups,
-                      padding_mode=conv.padding_mode).to(bank)
+                      padding_mode=cast(Any, conv.padding_mode)).to(bank)
     with torch.no_grad():
         plain.weight.copy_(bank)
         plain.bias.copy_(bias.repeat_interleave(poses))   # type: ignore[union-attr]

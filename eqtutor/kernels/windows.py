@@ -505,7 +505,7 @@ def may_be_heard(
 
 def softmax_over(
     scores:Tensor, # `(b, heads, sources, …)`
-    heard:Tensor,  # which sources there are, bool, to broadcast
+    heard:Tensor,  # which sources there are, bool, with as many axes
 )->Tensor:
     """Weights that sum to 1 over the sources heard; all 0 where nobody is.
 
@@ -514,7 +514,7 @@ def softmax_over(
     scores : Tensor
         `(b, heads, sources, …)`
     heard : Tensor
-        which sources there are, bool, to broadcast
+        which sources there are, bool, with as many axes
     """
     alone = ~heard.any(2, keepdim=True)
     weights = scores.masked_fill(~(heard | alone), -torch.inf).softmax(2)

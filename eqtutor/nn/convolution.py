@@ -15,6 +15,8 @@ https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-
 __all__ = ['bank_index', 'EquivariantConv2d', 'LiftingConv2d', 'GroupConv2d', 'ProjectionConv2d']
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000003
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -142,7 +144,7 @@ class EquivariantConv2d(IndexTables):
         self.out_poses = 1 if self.projects else n
         poses = () if self.lifts or self.projects else (n,)      # of a filter
         shape = in_channels//groups, *poses, kernel_size, kernel_size
-        on = dict(device=device, dtype=dtype)
+        on:Any = dict(device=device, dtype=dtype)
         self.weight = nn.Parameter(torch.empty(out_channels, *shape, **on))
         self.bias = nn.Parameter(torch.zeros(out_channels, **on)) if bias else None
         self.make_tables()

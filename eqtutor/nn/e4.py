@@ -319,7 +319,8 @@ class E4Conv2d(FiltersOfFiveAxes):
             self._check_ignored(ignored, f)
             values = values.masked_fill(ignored[:, None, None], 0.)
         values = values.unflatten(1, (self.slices, -1))
-        frame = 0 if self.padding_mode == 'zeros' else self.dilation*(self.kernel_size//2)
+        frame = self.dilation*(self.kernel_size//2)
+        if self.padding_mode == 'zeros': frame = 0
         if frame:   # there are values, and no kernels that write
             kernels = F.pad(kernels, [frame]*4)
             values = pad_sides(values, frame, self.padding_mode)

@@ -257,28 +257,8 @@ class SpatialPool2d(nn.Module):
         'max' or 'mean'
     strict : bool, default True
         raise where the stride breaks the symmetry, or warn
-
-    Notes
-    -----
-    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
-    like are taken, too, but the square windows stay as they are while the picture turns
-    between pixels. A stride may leave no pixel over: (n + 2·padding − dilation·(kernel_size
-    − 1) − 1) % stride == 0 on both sides, or the layer raises and names the nearest sizes.
-
-    Cost: no products are counted; the feature map is read and written.
-
-    References
-    ----------
-    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
-    https://arxiv.org/abs/1602.07576
-
-    Examples
-    --------
-    >>> from eqtutor.nn import SpatialPool2d
-    >>> x = torch.randn(2, 4, 8, 16, 16)
-    >>> layer = SpatialPool2d(2, 'p4m')
-    >>> layer(x).shape
-    torch.Size([2, 4, 8, 8, 8])
+    ceil_mode : bool, default False
+        False: a window more would lie at one end
     """
     def __init__(self,
         kernel_size:int,
@@ -287,8 +267,14 @@ class SpatialPool2d(nn.Module):
         padding:int=0,          # pixels on each side; at most half the window
         reduce:str='max',       # 'max' or 'mean'
         strict:bool=True,       # raise where the stride breaks the symmetry, or warn
+        ceil_mode:bool=False,   # False: a window more would lie at one end
     ):
         super().__init__()
+        if ceil_mode:
+            raise ValueError('ceil_mode lays a window over the far end alone, where '
+                             'pixels are left over, which is not equivariant: expected '
+                             'ceil_mode=False and a size that leaves none over')
+        if reduce == 'blur': raise ValueError("reduce='blur': use BlurPool2d")
         kernel_size, stride, padding = square_sizes(
             kernel_size=kernel_size, stride=stride, padding=padding)
         self.kernel_size, self.padding = kernel_size, padding

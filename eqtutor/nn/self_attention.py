@@ -565,15 +565,20 @@ class EquivariantSelfAttention2d(IndexTables):
         return total + self.encoder.table_macs(plan.reach)
 
     def extra_repr(self)->str:
-        return (f'{self.in_channels}, {self.out_channels}, group={shown_group(self.group)}, '
-                f'window={self.window}, heads={self.heads}, encoding={self.encoding}, '
+        return (f'{self.in_channels}, {self.out_channels}, '
+                f'group={shown_group(self.group)}, window={self.window}, '
+                f'heads={self.heads}, encoding={self.encoding}, '
                 f'crop={self.crop}')
 
 # %% ../../nbs/3_papers/23_group_self_attention.ipynb #4e007f48
 # A place to ignore gets a score that no other place can have, by one channel more: 1
 # in each query times this number in its keys. Its weight is then 0 to the last bit.
 
-def _beside_silence(inputs:Callable, ignored:Tensor, padding:int)->tuple[Tensor, Tensor]:
+def _beside_silence(
+    inputs:Callable[[], tuple[Tensor, Tensor]], # queries, and keys beside values
+    ignored:Tensor,
+    padding:int,                                # of the keys
+)->tuple[Tensor, Tensor]:
     "Queries, and keys beside values, with the channel that silences a place."
     q, kv = inputs()
     k, v = kv.chunk(2, -1)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from eqtutor.actions import act
 from eqtutor.cost import count_macs, count_parameters, layer_costs
-from eqtutor.equivariance import perturb_
+from eqtutor.equivariance import assert_equivariant, perturb_
 from eqtutor.nn.attentive import AttentiveGroupConv2d, AttentiveLiftingConv2d, PairAttention
 
 ATTEND = 'full', 'channel', 'spatial', 'input', 'rotation'
@@ -326,3 +326,25 @@ def test_one_graph_serves_all_sizes_of_a_batch():
     fast = torch.compile(layer, fullgraph=True, backend=counter)
     for b in range(2, 12): assert len(fast(torch.randn(b, 2, 4, 5, 5))) == b
     assert counter.frame_count <= 2    # the first size, then any
+
+
+@pytest.mark.parametrize('attend', ['full', 'channel', 'spatial', 'input', 'rotation'])
+@pytest.mark.parametrize('mode', ['circular', 'reflect', 'replicate'])
+@pytest.mark.parametrize('cls', [AttentiveLiftingConv2d, AttentiveGroupConv2d])
+def test_a_padding_mode_is_exact(cls, mode, attend):
+    torch.manual_seed(0)
+    poses = () if cls.lifts else (8,)
+    x = torch.randn(1, 3, *poses, 5, 6, dtype=torch.float64)
+    layer = perturb_(cls(3, 2, 3, 'p4m', padding=1, attend=attend, padding_mode=mode,
+                         dtype=torch.float64))
+    assert_equivariant(layer, x, 'p4m')
+    zeros = cls(3, 2, 3, 'p4m', padding=1, attend=attend, dtype=torch.float64)
+    zeros.load_state_dict(layer.state_dict())
+    assert (layer(x) - zeros(x)).abs().max() > .01
+    if layer.weighs_input: return
+    # the frame by hand, and no padding after it
+    framed = F.pad(x.flatten(1, -3), [1]*4, mode).view(*x.shape[:-2], 7, 8)
+    bare = cls(3, 2, 3, 'p4m', attend=attend, dtype=torch.float64)
+    bare.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(layer(x), bare(framed))
+    assert layer.attention(x).shape == layer(x).shape

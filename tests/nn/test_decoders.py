@@ -221,3 +221,10 @@ def test_the_transpose_has_the_pixels_that_a_stride_leaves_over(n):
     shorter, rest = back(y.detach()), (n - 1) % 3
     assert shorter.shape[-1] == n - rest
     torch.testing.assert_close(transposed[..., :n - rest, :n - rest], shorter)
+
+
+def test_a_transposed_convolution_fills_nothing_in():
+    layer = GroupConvTranspose2d(2, 3, (4, 4), 'p4', (2, 2), 1, output_padding=(0, 0))
+    assert (layer.kernel_size, layer.stride) == (4, 2)
+    with pytest.raises(ValueError, match="expected padding_mode='zeros', got 'circular'; Group"):
+        GroupConvTranspose2d(2, 3, 4, 'p4', 2, 1, padding_mode='circular')

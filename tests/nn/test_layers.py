@@ -47,6 +47,8 @@ def test_a_layer_on_the_group_refuses_an_image(layer):
     (dict(kernel_size=(2, 3)), 'kernel_size must be one number, or two equal'),
     (dict(kernel_size=2, stride=0), 'stride must be'),
     (dict(kernel_size=2, reduce='sum'), "'max', 'mean'"),
+    (dict(kernel_size=3, reduce='blur'), 'use BlurPool2d'),
+    (dict(kernel_size=2, ceil_mode=True), 'over the far end alone'),
 ])
 def test_a_spatial_pool_refuses_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message): SpatialPool2d(group='p4', **arguments)

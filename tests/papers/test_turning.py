@@ -2,8 +2,16 @@
 import pytest
 import torch
 
+from eqtutor.actions import act
+from eqtutor.groups import get_group
 from eqtutor.nn.self_attention import LiftingSelfAttention2d
-from eqtutor.papers.turning import drawn_layer, layer_reader, smooth_convolution, windowed_attention
+from eqtutor.papers.turning import (
+    drawn_layer,
+    layer_reader,
+    reading_error,
+    smooth_convolution,
+    windowed_attention,
+)
 
 
 @pytest.fixture
@@ -11,9 +19,20 @@ def values(): return torch.randn(1, 25, dtype=torch.float64)
 
 
 @pytest.mark.parametrize('group', ['C8', 'C16'])
-def test_convolution_is_the_layer(group, values):
-    expected = layer_reader(drawn_layer('smooth filters', group, 0), 5).answers(values)[..., :1]
-    assert torch.allclose(smooth_convolution(group, seed=0).answers(values), expected, atol=1e-12)
+def test_a_convolution_answers_by_its_filter_turned_bilinearly(group, values):
+    H, reader = get_group(group), smooth_convolution(group, seed=0)
+    impulses = torch.eye(25, dtype=torch.float64)
+    filters = reader.answers(impulses)[..., 0].view(len(H), 1, 1, 5, 5)
+    for h in H.elements:
+        turned = act(H, h, filters[0]).flatten()
+        assert torch.allclose(reader.answers(values)[h, 0], values @ turned, atol=1e-12)
+
+
+@pytest.mark.parametrize('group', ['C8', 'C16'])
+def test_the_layer_errs_far_less_than_filters_read_between_pixels(group):
+    h = len(get_group(group))//8     # 45°
+    layer = layer_reader(drawn_layer('smooth filters', group, 0), 5)
+    assert reading_error(layer, h) < reading_error(smooth_convolution(group, seed=0), h)/5
 
 
 @pytest.mark.parametrize('group', ['C8', 'C16'])

@@ -66,7 +66,7 @@ def unfolded(
 
 class WrittenDown(AffineSelfConv2d):
     "The layer, computed by `unfolded`."
-    def forward(self, f:Tensor)->Tensor: return unfolded(self, f)
+    def forward(self, f:Tensor, ignored:Tensor|None=None)->Tensor: return unfolded(self, f)
 
     def macs(self, x_shape:tuple[int, ...], y_shape:tuple[int, ...])->int:
         "Those of the layer; but β is added to ψf, not multiplied by query and weights."
@@ -75,7 +75,7 @@ class WrittenDown(AffineSelfConv2d):
 
 class Convolved(AffineSelfConv2d):
     "The layer with its linear maps left as convolutions."
-    def forward(self, f:Tensor)->Tensor:
+    def forward(self, f:Tensor, ignored:Tensor|None=None)->Tensor:
         query = self.affine_query.at_centre(self.query(f))*self.scale
         weights = self.softmax(self.affine_key.scores(query, self.key(f)))
         mixed = self.affine_value.mix(weights, self.value(f))
