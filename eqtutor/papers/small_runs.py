@@ -330,7 +330,7 @@ def runs_table(
             where = f'{task.letter} {variant}'.strip()
             lines.append(f'| {where} | {entry.name} | {count_parameters(entry.make()):,} '
                          f"| {runs[0]['steps'] if runs else '–'} | {ratio} | {len(runs) or '–'} "
-                         f'| {scores or not_run(task.letter)} |')
+                         f"| {scores or 'not run'} |")
     return with_note('\n'.join(lines))
 
 
