@@ -259,6 +259,28 @@ class SpatialPool2d(nn.Module):
         raise where the stride breaks the symmetry, or warn
     ceil_mode : bool, default False
         False: a window more would lie at one end
+
+    Notes
+    -----
+    Exact for every subgroup of D(4): p4, p4m, mirror, or one of your own. C8, C16 and the
+    like are taken, too, but the square windows stay as they are while the picture turns
+    between pixels. A stride may leave no pixel over: (n + 2·padding − dilation·(kernel_size
+    − 1) − 1) % stride == 0 on both sides, or the layer raises and names the nearest sizes.
+
+    Cost: no products are counted; the feature map is read and written.
+
+    References
+    ----------
+    Taco S. Cohen, Max Welling, Group Equivariant Convolutional Networks, 2016,
+    https://arxiv.org/abs/1602.07576
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SpatialPool2d
+    >>> x = torch.randn(2, 4, 8, 16, 16)
+    >>> layer = SpatialPool2d(2, 'p4m')
+    >>> layer(x).shape
+    torch.Size([2, 4, 8, 8, 8])
     """
     def __init__(self,
         kernel_size:int,

@@ -293,6 +293,7 @@ def compared(
     one, other = (name or network for name, network in zip(says, (first, second)))
     if not a or not b: return f'{one} against {other}: {not_run(letter)}.'
     numbers = f'{one} has {spread(a)} %, {other} {spread(b)} %'
+    if min(len(a), len(b)) < 2: return f'{numbers}: a single run is no verdict.'
     runs = f'{len(a)} and {len(b)} runs' if len(a) != len(b) else f'{len(a)} runs each'
     if max(min(a), min(b)) <= min(max(a), max(b)):
         return f'{numbers} ({runs}): these runs overlap, and do not separate the two.'
@@ -330,7 +331,7 @@ def runs_table(
             where = f'{task.letter} {variant}'.strip()
             lines.append(f'| {where} | {entry.name} | {count_parameters(entry.make()):,} '
                          f"| {runs[0]['steps'] if runs else '–'} | {ratio} | {len(runs) or '–'} "
-                         f'| {scores or not_run(task.letter)} |')
+                         f"| {scores or 'not run'} |")
     return with_note('\n'.join(lines))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations, product
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from ..train import digits
 GLYPH = torch.tensor([[1., 1, 1], [1, 0, 0], [1, 0, 0]])
 IGNORED = -100   # the answer at a cell that is not asked
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, ...]   # pictures, answers
 
 
 def dice(seed:int)->Generator: return torch.Generator().manual_seed(seed)
@@ -151,7 +152,8 @@ def operator(
     group:str='p4',
 )->nn.Module:
     "A layer `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)`."
-    io, same = (in_channels, out_channels), dict(padding='same', bias=False)
+    io = in_channels, out_channels
+    same:dict[str, Any] = dict(padding='same', bias=False)
     makers:dict[str, Callable[[], nn.Module]] = {
         'conv': lambda: GroupConv2d(*io, side, group, **same),
         'E4': lambda: E4Conv2d(*io, side, group, norm='none'),

@@ -245,7 +245,8 @@ def test_equal_time_is_a_number_of_steps_by_the_benchmark(small):
 @pytest.mark.parametrize('first, second, says', [
     ([90, 91], [50, 60], 'each run of E4 is ahead'),
     ([50, 60], [90, 91], 'each run of ASC is ahead'), ([90, 50], [60, 40], 'do not separate'),
-    ([60], [60], 'do not separate'), ([], [60], 'not run: `python')])
+    ([60], [90, 91], 'a single run is no verdict'), ([90], [60], 'no verdict'),
+    ([], [60], 'not run: `python')])
 def test_a_verdict_is_what_the_runs_separate(monkeypatch, first, second, says):
     numbers = {'E4': first, 'ASC': second}
     monkeypatch.setattr(small_runs, 'values', lambda letter, name, *_: numbers[name])
