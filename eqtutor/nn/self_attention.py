@@ -167,14 +167,19 @@ class PositionalEncoding(nn.Module):
         Tensor
             `(K, |H|, width)`
         """
-        x = moved_offsets(self.group, reach).to(self.mlps[0][0].weight)
+        x = moved_offsets(self.group, reach).to(self._weight())
         inputs = (x/self.scale).split(2 if self.kind == 'plane' else 1, -1)
         code = torch.cat([mlp(x) for mlp, x in zip(self.mlps, inputs)], -1)
         return F.pad(code, (0, self.width - code.shape[-1]))
 
+    def _weight(self)->Tensor:
+        "A weight, also where parameters are plain tensors: of what dtype, on which device."
+        first, *_ = self.mlps[0].children()
+        return first.weight # type: ignore[return-value]
+
     def poses(self)->Tensor:
         "The vectors of the relative poses, `(|H|, width)`; one of zeros for lifting."
-        weight = self.mlps[0][0].weight
+        weight = self._weight()
         if self.pose is None: return weight.new_zeros(1, self.width)
         return F.pad(self.pose.weight, (self.width - self.pose.embedding_dim, 0))
 
