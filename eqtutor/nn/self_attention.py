@@ -173,7 +173,7 @@ class PositionalEncoding(nn.Module):
         return F.pad(code, (0, self.width - code.shape[-1]))
 
     def _weight(self)->Tensor:
-        "A weight, also where parameters are plain tensors: of what dtype, on which device."
+        "A weight, which tells dtype and device; also where it is a plain tensor."
         first, *_ = self.mlps[0].children()
         return first.weight # type: ignore[return-value]
 
