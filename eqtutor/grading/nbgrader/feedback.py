@@ -56,7 +56,7 @@ def page_of(
     notebook = book.find_submission_notebook(about['notebook'], about['assignment'],
                                              about['student'])
     grades = {g.name: g for g in notebook.grades}
-    comments = {c.name: c.comment for c in notebook.comments if c.comment}
+    comments = {c.name: c.manual_comment for c in notebook.comments if c.manual_comment}
     parts = dict[str, dict]()
     for cell in nb.cells:
         id = cell.metadata.nbgrader.grade_id
