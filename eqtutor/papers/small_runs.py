@@ -69,6 +69,7 @@ class Task:
     loss:Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
 
     def entry(self, name:str)->Entry:
+        "The network that takes part under that name."
         return next(entry for entry in self.entries if entry.name == name)
 
     def jobs(self, seeds:Sequence[int])->Iterator[tuple[str, Entry, int]]:
@@ -110,26 +111,32 @@ def few(n:int)->Callable[[int], Callable[[Generator], Batch]]:
     return from_seed
 
 def score_same_pose(net:nn.Module, variant:str)->Scores:
+    "Percent of fresh pictures that are answered rightly."
     return {'right': accuracy(net, test_images(same_pose))}
 
 PAIRS = {f'{n} pairs': partial(look_up, pairs=n) for n in (6, 4, 2)}
 NEW = {name: partial(look, new=True) for name, look in PAIRS.items()}
 
 def score_look_up(net:nn.Module, variant:str)->Scores:
+    "Percent of the asked cells answered rightly, on shapes of the training and on others."
     return {'known shapes': accuracy(net, test_images(PAIRS[variant])),
             'new shapes': accuracy(net, test_images(NEW[variant]))}
 
 STRONG = partial(defocus, contrast=3.)
 
 def score_defocus(net:nn.Module, variant:str)->Scores:
+    "Percent of the variance that is missed, on fresh pictures and on stronger ones."
     return {'error': relative_error(net, test_images(defocus)),
             'error at contrast × 3': relative_error(net, test_images(STRONG))}
 
 def score_digits(net:nn.Module, variant:str)->Scores:
+    "Percent of the test digits read rightly, turned by quarters and upright."
     return {'turned': accuracy(net, digits('test', 'quarter', size=8).tensors),
             'upright': accuracy(net, digits('test', size=8).tensors)}
 
-def conv(out:int, side:int)->tuple[str, int, int]: return 'conv', out, side
+def conv(out:int, side:int)->tuple[str, int, int]:
+    "A convolution as a layer of a compared network."
+    return 'conv', out, side
 
 A = Task('A', 'same-pose', {'': fresh(same_pose, 16)}, 80, .01, score_same_pose, [
     Entry('convolution', partial(compare_net, 'conv', 26, 26, 1)),
@@ -185,9 +192,13 @@ TASKS = {task.letter: task for task in (A, B, D, C)}
 
 Run = dict[str, Any]
 
-def file_of(task:Task)->Path: return results_folder()/FOLDER/f'{task.name}.json'
+def file_of(task:Task)->Path:
+    "Where the runs of a task are kept."
+    return results_folder()/FOLDER/f'{task.name}.json'
 
-def runs_of(task:Task)->list[Run]: return (stored(f'{FOLDER}/{task.name}') or {'runs': []})['runs']
+def runs_of(task:Task)->list[Run]:
+    "The runs that are kept; none where there is no file."
+    return (stored(f'{FOLDER}/{task.name}') or {'runs': []})['runs']
 
 def perform(
     task:Task,
@@ -277,7 +288,9 @@ def spread(numbers:Sequence[float], digits:int=1)->str:
     mean = f'{statistics.mean(numbers):.{digits}f}'
     return mean if len(numbers) == 1 else f'{mean} ± {statistics.stdev(numbers):.{digits}f}'
 
-def not_run(letter:str)->str: return f'not run: `{COMMAND} --task {letter}`'
+def not_run(letter:str)->str:
+    "What stands in the place of a number that nobody measured."
+    return f'not run: `{COMMAND} --task {letter}`'
 
 def compared(
     letter:str,
@@ -336,6 +349,7 @@ def runs_table(
 
 
 def main(arguments:Sequence[str]|None=None)->None:
+    "Run what is missing, from the command line."
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.splitlines()[0])
     parser.add_argument('--task', choices=[*TASKS], help='one task alone')
     parser.add_argument('--times', action='store_true', help='measure steps, and train nothing')

@@ -25,7 +25,9 @@ IGNORED = -100   # the answer at a cell that is not asked
 Batch = tuple[Tensor, ...]   # pictures, answers
 
 
-def dice(seed:int)->Generator: return torch.Generator().manual_seed(seed)
+def dice(seed:int)->Generator:
+    "Random numbers of their own, from a seed."
+    return torch.Generator().manual_seed(seed)
 
 
 # --- A: two glyphs far apart, in the same pose?
@@ -166,9 +168,12 @@ def operator(
     return makers[name]()
 
 def lifting(in_channels:int, width:int, side:int, group:str)->LiftingConv2d:
+    "The first layer of every network here: an image to a feature map on G."
     return LiftingConv2d(in_channels, width, side, group, padding='same', bias=False)
 
-def norm(width:int)->nn.Sequential: return nn.Sequential(GroupBatchNorm2d(width), nn.ReLU())
+def norm(width:int)->nn.Sequential:
+    "Batch norm on G and ReLU."
+    return nn.Sequential(GroupBatchNorm2d(width), nn.ReLU())
 
 
 class ReadOut(nn.Module):
