@@ -355,12 +355,11 @@ def test_work_is_booked_by_the_folder(tmp_path):
         'mal/ann/01_groups': 'mal', 'eve': 'eve'}
 
 
-def test_one_student_s_folder_stops_no_class(tmp_path):
-    (tmp_path/'ann').mkdir()
-    (tmp_path/'ann'/'x.ipynb').touch()
-    deep = tmp_path/'deep'
+@pytest.fixture
+def deep_folder(tmp_path):
+    "Deeper than Python's own functions can follow: they could not remove it either."
+    deep, here = tmp_path/'deep', os.getcwd()
     deep.mkdir()
-    here = os.getcwd()
     try:   # a path as long as this cannot be made in one step
         os.chdir(deep)
         for _ in range(1900):
@@ -368,16 +367,21 @@ def test_one_student_s_folder_stops_no_class(tmp_path):
             os.chdir('d')
     finally:
         os.chdir(here)
+    yield deep
+    subprocess.run(['rm', '-rf', deep], check=True)
+
+def test_one_student_s_folder_stops_no_class(tmp_path, deep_folder):
+    (tmp_path/'ann').mkdir()
+    (tmp_path/'ann'/'x.ipynb').touch()
     (tmp_path/'many').mkdir()
     for i in range(MOST_NOTEBOOKS + 9): (tmp_path/'many'/f'{i:03}.ipynb').touch()
     os.utime(tmp_path/'ann'/'x.ipynb', (3e11, 3e11))
     found = found_in(tmp_path)
     assert found['ann/x'] == ('ann', '')
-    (problem,) = [p for student, p in found.values() if student == 'deep']
+    (problem,) = [p for student, p in found.values() if student == deep_folder.name]
     assert f'more than {DEEPEST} folders' in problem
     many = [p for student, p in found.values() if student == 'many']
     assert len(many) == MOST_NOTEBOOKS + 1 and 'more than' in many[-1]
-    subprocess.run(['rm', '-rf', deep], check=True)
 
 
 def test_two_names_are_never_one(tmp_path):
