@@ -153,7 +153,8 @@ LAYERS = dict(
     GroupPool=LayerDoc(
         'cohen2016group',
         'at each place the largest number of the poses, or their mean. The result is an image that '
-        'turns with the input; its channels no longer know in which pose they were found.',
+        'turns with the input; its channels no longer know in which pose they were found. With '
+        '`subgroup` the poses of each of its cosets are pooled, and a map on the cosets is left.',
         'told_none', '0', ON_GROUP, '', (2, 4, 16, 16)),
     GroupUpsample2d=LayerDoc(
         'odena2016deconvolution',
@@ -262,7 +263,7 @@ LAYERS = dict(
         'every place x and pose h̃ compares its query with the keys of all poses ĥ around it, with '
         'an encoding of their offsets and with one of the relative pose h̃⁻¹ĥ, once for each pose '
         'h of the output, by which the offsets are turned back. The results of all h̃ are '
-        'averaged.',
+        'added.',
         'encoding', 'd·|H|·(|H|·3·k² + 3·i + o)', ON_GROUP,
         "4, 6, 'p4m', window=5, heads=2, head_channels=3", (2, 6, 8, 16, 16),
         "encoding='printed' is the published formula, which breaks the symmetry.", about=2,

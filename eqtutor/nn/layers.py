@@ -407,7 +407,8 @@ class GroupPool(IndexTables):
 
     In words: at each place the largest number of the poses, or their mean. The result is an
     image that turns with the input; its channels no longer know in which pose they were
-    found.
+    found. With `subgroup` the poses of each of its cosets are pooled, and a map on the
+    cosets is left.
 
     Parameters
     ----------

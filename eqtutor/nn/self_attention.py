@@ -671,7 +671,7 @@ class GroupSelfAttention2d(EquivariantSelfAttention2d):
     In words: every place x and pose h̃ compares its query with the keys of all poses ĥ
     around it, with an encoding of their offsets and with one of the relative pose h̃⁻¹ĥ,
     once for each pose h of the output, by which the offsets are turned back. The results of
-    all h̃ are averaged.
+    all h̃ are added.
 
     Parameters
     ----------
