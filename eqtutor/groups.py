@@ -218,6 +218,10 @@ def get_group(
         if group in GROUPS: return GROUPS[group]
         if name := re.fullmatch(r'([CD])([1-9]\d*)', group):
             return (C if name[1] == 'C' else D)(int(name[2]))
+    elif hasattr(group, '__len__'):
+        raise ValueError('group must be a name or a Group, got something with '
+                         f'{len(group)} entries: matrices of your own become a group '
+                         "by Group('name', matrices)")
     also = 'and C<n> and D<n> for any n; or pass a Group.'
     raise unknown_name('group', group, GROUPS, also, _meant(group))
 

@@ -119,3 +119,8 @@ def test_a_group_built_in_inference_mode_can_be_trained_with():
     f = torch.randn(1, 1, 14, 5, 5, requires_grad=True)
     act('C14', 1, f).sum().backward()
     assert f.grad.abs().sum() > 0
+
+
+def test_a_list_of_matrices_is_told_how_to_become_a_group():
+    with pytest.raises(ValueError, match=r"2 entries: matrices .* by Group\('name', matrices\)"):
+        get_group([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])

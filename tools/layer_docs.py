@@ -155,7 +155,9 @@ LAYERS = dict(
         'at each place the largest number of the poses, or their mean. The result is an image that '
         'turns with the input; its channels no longer know in which pose they were found. With '
         '`subgroup` the poses of each of its cosets are pooled, and a map on the cosets is left.',
-        'told_none', '0', ON_GROUP, '', (2, 4, 16, 16)),
+        'told_none', '0', ON_GROUP, '', (2, 4, 16, 16),
+        'With `subgroup` it is told one: what is left is a feature map on `out_group`, and where '
+        'that is None, a map on cosets that no other layer takes.'),
     GroupUpsample2d=LayerDoc(
         'odena2016deconvolution',
         'every pixel becomes a square of scale_factor² equal pixels, or the pixels between are '
@@ -267,7 +269,8 @@ LAYERS = dict(
         'encoding', 'd·|H|·(|H|·3·k² + 3·i + o)', ON_GROUP,
         "4, 6, 'p4m', window=5, heads=2, head_channels=3", (2, 6, 8, 16, 16),
         "encoding='printed' is the published formula, which breaks the symmetry.", about=2,
-        spends='d is heads·head_channels. Without a window k² is h·w. Scores are never all kept: '
+        spends='d is heads·head_channels. Without a window k² is h·w. With wide windows it may be '
+               '1.7 times as much, since tiles overlap. Scores are never all kept: '
                'they are computed again in the backward pass.'),
     # --- P4
     E4Conv2d=LayerDoc(
@@ -278,7 +281,7 @@ LAYERS = dict(
         'refuses', '|H|·(|H|·i·o + k²·o + |H|·i²/r + s·k²·i/r)', ON_GROUP,
         "4, 6, 3, 'p4m', slices=2", (2, 6, 8, 16, 16),
         "norm='published' breaks the symmetry once it is trained.",
-        spends='s is `slices`, r is `reduction`.'))
+        spends="s is `slices`, r is `reduction`; that is concat='both', the others cost less."))
 
 
 def extended(name:str)->str:

@@ -11,7 +11,7 @@ What is confined:
   no right answer, no mistake, no mark, no course. `/tmp` is its own, small, and gone at the end;
 - network, processes, shared memory, host name, user: namespaces of its own, no capability;
 - the kernel's keyring, System V memory, and calls that look into others: closed by a filter
-  (`seccomp`);
+  (`seccomp`). What remains is `/proc/PID/mem` of the worker, which holds nothing but its answers;
 - what `/proc` tells: the folder of process 1, which is bubblewrap, is empty. It is started with an
   environment of our making, and reads its arguments from a file; so is the rest;
 - time of each answer, and of all; the size of what it writes;
@@ -323,7 +323,8 @@ def private_memory(pid:int)->int:
         status = Path(f'/proc/{pid}/status').read_text()
     except (OSError, ValueError):
         return 0   # it has ended
-    return sum(int(kb)*1024 for kb in re.findall(r'^Rss(?:Anon|Shmem):\s+(\d+) kB', status, re.M))
+    return sum(int(kb)*1024 for kb in re.findall(
+        r'^(?:Rss(?:Anon|Shmem)|VmSwap):\s+(\d+) kB', status, re.M))
 
 
 def processes_below(root:int)->list[int]:

@@ -18,10 +18,11 @@ MEMORY_OF_NOBODY = {
     'shmget': (29, 194), 'shmat': (30, 196), 'shmctl': (31, 195), 'shmdt': (67, 197),
     'semget': (64, 190), 'semop': (65, 193), 'semctl': (66, 191), 'semtimedop': (220, 192),
     'msgget': (68, 186), 'msgsnd': (69, 189), 'msgrcv': (70, 188), 'msgctl': (71, 187),
-    'memfd_create': (319, 279), 'memfd_secret': (447, 447)}
+    'memfd_create': (319, 279), 'memfd_secret': (447, 447), 'mq_open': (240, 180)}
 OTHERS = {
     'ptrace': (101, 117), 'process_vm_readv': (310, 270), 'process_vm_writev': (311, 271),
     'perf_event_open': (298, 241), 'bpf': (321, 280), 'userfaultfd': (323, 282),
+    'pidfd_getfd': (438, 438), 'kcmp': (312, 272), 'process_madvise': (440, 440),
     'io_uring_setup': (425, 425), 'io_uring_enter': (426, 426), 'io_uring_register': (427, 427)}
 CLOSED = KEYRING | MEMORY_OF_NOBODY | OTHERS
 

@@ -31,7 +31,8 @@ def spreadsheet_safe(x:Any)->str:
     "Text that a spreadsheet does not run, also where it parts cells at a semicolon, comma or line."
     def quoted(start:re.Match)->str:
         return start[1] + ("'" if begins_a_formula(start[2]) else '') + start[2]
-    return re.sub(r'((?:^|[;,|\n])\s*)(\S)', quoted, visible(str(x)))
+    # a reader that parts a cell may begin behind a quotation mark, too
+    return re.sub(r'((?:^|[;,|\n])[\s"\']*)([^\s"\'])', quoted, visible(str(x)))
 
 
 def table(columns:Iterable[str], rows:Iterable[Iterable[Any]])->str:

@@ -332,6 +332,15 @@ class AffineLayer(nn.Module):
         f:Tensor,                  # image or feature map on G
         ignored:Tensor|None=None,  # bool `(b, h, w)`: places to which nobody listens
     )->Tensor:
+        """Each place listens to its window, but to no place that is ignored.
+
+        Parameters
+        ----------
+        f : Tensor
+            image or feature map on G
+        ignored : Tensor | None, default None
+            bool `(b, h, w)`: places to which nobody listens
+        """
         check_ignored(ignored, f)
         query, key, value = self.terms(f)
         weights = self.softmax(self.key_map.scores(query, key), ignored)

@@ -212,6 +212,7 @@ class Attention2d(nn.Module):
 
     def attention(self, x:Tensor, ignored:Tensor|None=None)->Tensor:
         "Attention weights `(b, heads, sources, h, w)`: for each target they sum to 1."
+        "Each pixel listens to its window, or to all, but to no place that is ignored."
         check_ignored(ignored, x)
         q, k, _ = self.maps(*self._image_and_places(x))
         if self.window:
@@ -223,6 +224,15 @@ class Attention2d(nn.Module):
         x:Tensor,                  # image `(b, c, h, w)`
         ignored:Tensor|None=None,  # bool `(b, h, w)`: places to which nobody listens
     )->Tensor:
+        """Each pixel listens to its window, or to all, but to no place that is ignored.
+
+        Parameters
+        ----------
+        x : Tensor
+            image `(b, c, h, w)`
+        ignored : Tensor | None, default None
+            bool `(b, h, w)`: places to which nobody listens
+        """
         check_ignored(ignored, x)
         q, k, v = self.maps(*self._image_and_places(x))
         if self.window is None:

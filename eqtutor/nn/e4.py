@@ -227,7 +227,8 @@ class E4Conv2d(FiltersOfFiveAxes):
 
     Cost: |H|·(|H|·i·o + k²·o + |H|·i²/r + s·k²·i/r) multiply-accumulates for each place of
     the output; i and o are the channels of input and output (c, where they are one number),
-    k is the window, |H| the order of the group. s is `slices`, r is `reduction`.
+    k is the window, |H| the order of the group. s is `slices`, r is `reduction`; that is
+    concat='both', the others cost less.
 
     References
     ----------

@@ -422,7 +422,9 @@ class GroupPool(IndexTables):
 
     Notes
     -----
-    Exact for every subgroup of D(4). It is told no group, and treats all poses alike.
+    Exact for every subgroup of D(4). It is told no group, and treats all poses alike. With
+    `subgroup` it is told one: what is left is a feature map on `out_group`, and where that
+    is None, a map on cosets that no other layer takes.
 
     Cost: no products are counted; the feature map is read and written.
 

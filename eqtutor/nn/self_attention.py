@@ -422,6 +422,20 @@ class EquivariantSelfAttention2d(IndexTables):
         f:Tensor, # image `(b, c, h, w)` for lifting, else `(b, c, |H|, h, w)`
         ignored:Tensor|None=None,  # bool `(b, h, w)`: places to which nobody listens
     )->Tensor:    # feature map on G, `(b, out_channels, |H|, h, w)`
+        """Each place and pose listens to its window, but to no place that is ignored.
+
+        Parameters
+        ----------
+        f : Tensor
+            image `(b, c, h, w)` for lifting, else `(b, c, |H|, h, w)`
+        ignored : Tensor | None, default None
+            bool `(b, h, w)`: places to which nobody listens
+
+        Returns
+        -------
+        Tensor
+            feature map on G, `(b, out_channels, |H|, h, w)`
+        """
         check_ignored(ignored, f)
         group = None if self.lifts else self.group
         check_input(f, self.in_channels, group, type(self).__name__)
@@ -716,7 +730,8 @@ class GroupSelfAttention2d(EquivariantSelfAttention2d):
     Cost: about d·|H|·(|H|·3·k² + 3·i + o) multiply-accumulates for each place of the
     output; i and o are the channels of input and output (c, where they are one number), k
     is the window, |H| the order of the group. d is heads·head_channels. Without a window k²
-    is h·w. Scores are never all kept: they are computed again in the backward pass.
+    is h·w. With wide windows it may be 1.7 times as much, since tiles overlap. Scores are
+    never all kept: they are computed again in the backward pass.
 
     References
     ----------

@@ -31,7 +31,7 @@ from ..folder import HandIn
 from ..judge import notebook_cells, read_notebook
 from ..limits import LONGEST_PROOF, Limits
 from ..results import read_file
-from ..sandbox import without_isolation
+from ..sandbox import not_held, without_isolation
 from ..tables import shortened, visible
 from .markup import inert
 
@@ -79,6 +79,7 @@ class Submission(NotebookExporter):
         "The verdicts on a submission; those that nbgrader comes to later are judged meanwhile."
         if self.pool is None:
             if why := without_isolation(): raise RuntimeError(why)
+            if told := not_held(): self.log.warning(told)
             self.pool = ThreadPoolExecutor(self.workers or os.cpu_count())
             found = sorted(path for own in self.step.assignments.values() for path in own)
             for path in filter(self.waits, found): self.begin(path)
