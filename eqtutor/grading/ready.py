@@ -14,12 +14,16 @@ from ..tutor.exercise import all_exercises
 from . import results  # noqa: F401
 from .sandbox import isolation, readable, remove_dead_groups, without_isolation
 
+SERVER, COMMAND = os.getpid(), os.getppid()
+
 
 def leave_nothing()->None:
     "Take away what the command would have, had it not been killed: its judges end with it."
+    if os.getpid() != SERVER: return   # a process that was forked from the server
     with suppress(ChildProcessError):
         while True: os.waitpid(-1, 0)
     remove_dead_groups()
+    if os.getppid() == COMMAND: return   # it lives, and its folder with it
     # the socket lies in a folder that multiprocessing has made for it
     address = multiprocessing.forkserver._forkserver._forkserver_address   # type: ignore[attr-defined]
     folder = Path(os.fsdecode(address or '')).parent

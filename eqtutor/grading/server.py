@@ -68,9 +68,10 @@ def result(h:HandIn, settings:Settings)->dict:
 def judge(notebook:dict, chapter:str|None=None, seed:int=0, limits:Limits=Limits(),
           unsafe:bool=False)->dict[str, Any]:
     "What `grading.judge.judge` says of a notebook, by a judge of its own."
-    from ..tutor.exercise import Verdict
     said = apart('judge', json.dumps(notebook), chapter, seed, limits, unsafe)
     if 'error' in said: raise ValueError(said['error'])
+    with STARTING, plainly():   # what it imports does not lie in the current folder either
+        from ..tutor.exercise import Verdict
     return {id: Verdict(**v) for id, v in said['verdicts'].items()}
 
 

@@ -185,7 +185,7 @@ def as_read(
     text = '\n\n'.join(''.join(o['data']['text/markdown']) for o in cell['outputs'])
     # only the site has an anchor for each name
     return {'cell_type': 'markdown',
-            'source': re.sub(r'(\[<code>\w+</code>\]\([^)#]+)#\w+\)', r'\1)', text)}
+            'source': re.sub(r'(\[<code>[^\n]+?</code>\]\([^)#]+)#[\w.]+\)', r'\1)', text)}
 
 
 def joined(

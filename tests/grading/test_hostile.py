@@ -73,7 +73,10 @@ def orphans():
     return found
 
 
-def sockets(): return {*Path(tempfile.gettempdir()).glob('pymp-*')}
+@pytest.fixture(scope='module')
+def short_folder():
+    "For temporary files of a command alone; a socket's address has a hundred letters at most."
+    with tempfile.TemporaryDirectory(prefix='eq-') as folder: yield folder
 
 
 # --- answers that leave the others of their sandbox alone
@@ -136,24 +139,24 @@ def grade_by_command(folder, *arguments, start=('-P', '-m', 'eqtutor'), **more):
     return json.loads(done.stdout)
 
 
-def graded_among(attacks, folder, students):
+def graded_among(attacks, folder, students, temporary):
     "The results of hostile hand-ins and two honest ones, by student; what is left of processes."
     right = {'1.2': students.solutions(GROUPS)['1.2']}
     answers = {name: {'1.2': source_of(body, top, folder/'KEY', 0)}
                for name, (body, top) in attacks.items()}
     files = {'0 honest': right, **answers, 'z honest': right}
     students.hand_in(folder/'in', GROUPS, {f'{name}/01': a for name, a in files.items()})
-    before, pymp = {*sandbox.processes_below(os.getpid())}, sockets()
+    before = {*sandbox.processes_below(os.getpid())}
     results = grade_by_command(folder/'in', '--out', folder/'out', '--seconds', '2',
-                               '--memory', '300')
+                               '--memory', '300', env={'TMPDIR': temporary})
     left = {*sandbox.processes_below(os.getpid())} - before
-    return dict(results={r['student']: r for r in results}, left=left, sockets=sockets() - pymp)
+    return dict(results={r['student']: r for r in results}, left=left, files=os.listdir(temporary))
 
 
 @pytest.fixture(scope='module', params=[ROUGH, pytest.param(SLOW, marks=pytest.mark.slow)],
                 ids=['rough', 'slow'])
-def rough(request, students, tmp_path_factory):
-    return graded_among(request.param, tmp_path_factory.mktemp('rough'), students)
+def rough(request, students, tmp_path_factory, short_folder):
+    return graded_among(request.param, tmp_path_factory.mktemp('rough'), students, short_folder)
 
 
 def test_who_ends_his_sandbox_takes_no_mark_and_stops_nobody(rough):
@@ -168,7 +171,7 @@ def test_who_ends_his_sandbox_takes_no_mark_and_stops_nobody(rough):
 
 
 def test_no_process_file_or_group_is_left(rough):
-    assert not rough['left'] and not orphans() and not rough['sockets']
+    assert not rough['left'] and not orphans() and not rough['files']
     groups = [p for parent in sandbox.own_groups().values() for p in parent.glob('eqtutor-*')]
     assert not [p for p in groups if not sandbox.is_alive(p)]
 
@@ -301,14 +304,14 @@ def test_several_that_ask_at_once_have_one_server(monkeypatch):
     assert 'libtorch' in Path(f'/proc/{pid}/maps').read_text()   # so no judge has to import it
 
 
-def test_what_a_killed_command_leaves_is_nothing(students, tmp_path):
+def test_what_a_killed_command_leaves_is_nothing(students, tmp_path, short_folder):
     "No process, no folder of the server's, no control group, no half of a file."
     slow = {'1.2': 'def centre(group):\n    import time\n    time.sleep(50)'}
     students.hand_in(tmp_path/'in', GROUPS, {'ann/01': slow, 'bob/01': slow})
-    pymp = sockets()
     command = [sys.executable, '-P', '-m', 'eqtutor', 'labs', 'grade', '.', '--seconds', '60',
                '--out', tmp_path/'out']
-    started = subprocess.Popen(command, cwd=tmp_path/'in', env=os.environ | PYTHONPATH,
+    around = os.environ | PYTHONPATH | {'TMPDIR': short_folder}
+    started = subprocess.Popen(command, cwd=tmp_path/'in', env=around,
                                stdout=subprocess.DEVNULL)
     def below(): return {*sandbox.processes_below(started.pid)}
     def judging(): return any(b'/package/eqtutor' in command_of(p) for p in below())
@@ -321,7 +324,7 @@ def test_what_a_killed_command_leaves_is_nothing(students, tmp_path):
     deadline = time.monotonic() + 30
     while (left := {p for p in family if command_of(p)}) and time.monotonic() < deadline:
         time.sleep(.2)
-    assert not left and not orphans() and not sockets() - pymp
+    assert not left and not orphans() and not os.listdir(short_folder)
     assert not list(tmp_path.rglob('*.part'))
     groups = [p for parent in sandbox.own_groups().values() for p in parent.glob('eqtutor-*')]
     assert not [p for p in groups if int(p.name.split('-')[1]) in family]
