@@ -2,7 +2,7 @@
 
 What a page looks like, what is said to those who do not see it, and what it loads is measured in a
 browser (`widgets/test_site_pages.py`); links are `links.py`'s; code is ruff's; public names without
-a docstring are found by `site/test_names.py`.
+a docstring are found by `site_tools/test_names.py`.
 """
 import ast
 import posixpath

@@ -4,7 +4,6 @@ import atexit
 import gc
 import multiprocessing.forkserver
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,10 +23,11 @@ def leave_nothing()->None:
         while True: os.waitpid(-1, 0)
     remove_dead_groups()
     if os.getppid() == COMMAND: return   # it lives, and its folder with it
-    # the socket lies in a folder that multiprocessing has made for it
-    address = multiprocessing.forkserver._forkserver._forkserver_address   # type: ignore[attr-defined]
-    folder = Path(os.fsdecode(address or '')).parent
-    if folder.name.startswith('pymp-'): shutil.rmtree(folder, ignore_errors=True)
+    # the socket lies in a folder that multiprocessing has made, for a family of processes
+    address = os.fsdecode(multiprocessing.forkserver._forkserver._forkserver_address or '')   # type: ignore[attr-defined]
+    with suppress(OSError):
+        os.unlink(address)
+        Path(address).parent.rmdir()   # where others still have sockets, it stays
 
 
 atexit.register(leave_nothing)
