@@ -16,6 +16,7 @@ from html import escape
 from pathlib import Path
 
 import matplotlib
+import pytest
 import yaml
 from pages import ROOT, directives
 
@@ -105,9 +106,9 @@ def reader():
     return yaml.safe_load((ROOT/'_quarto.yml').read_text(encoding='utf-8')).get('from', 'markdown')
 
 
-def pandoc(markdown, read=None):
-    import pypandoc
-    options = ['--mathml', '--wrap=none', '--fail-if-warnings']
+def pandoc(markdown, read=None, *more):
+    pypandoc = pytest.importorskip('pypandoc', reason='pypandoc_binary is not installed')
+    options = ['--mathml', '--wrap=none', *(more or ['--fail-if-warnings'])]
     return pypandoc.convert_text(markdown, 'html', read or reader(), extra_args=options)
 
 
@@ -221,14 +222,6 @@ def list_faults(html):
     "Numbered lists that no author meant: of one item, past 1 at the start, or with letters."
     return [found for found in lists_of(html)
             if found[0] == 'ol' and (found[2] < 2 or found[1] != ('1', '1'))]
-
-
-def shapes(cells, read):
-    "The lists in cells of Markdown, as a reader of it sees them."
-    import pypandoc
-    options = ['--mathml', '--wrap=none', '--quiet']   # labels of several pages are alike
-    book = '\n\n<!-- -->\n\n'.join(cells)
-    return [*lists_of(pypandoc.convert_text(book, 'html', read, extra_args=options))]
 
 
 def pipe_faults(html):
