@@ -26,7 +26,6 @@ from pages import (
     read_all,
     relative_links,
     slugs,
-    stored,
     unfenced,
 )
 
@@ -117,11 +116,6 @@ def installs(nb):
     if any(re.search(r'^\s*[!%].*\bpip install', source, re.M) for source in others):
         yield 'another cell installs something'
 
-def faults_are_meant(nb):
-    for i, html in stored(nb, 'text/html'):
-        named = '<div id="eqtutor-' in html and '.expect_broken()' not in nb.cells[i]['source']
-        if named and '✗' in html: yield f'cell {i} shows a fault: .expect_broken()'
-
 
 # --- what is stored
 
@@ -155,7 +149,7 @@ def stored_noise(nb):
 
 
 RULES = [title, head, answers, folds, unique, references, tables, next_chapter, installs,
-         faults_are_meant, stored_outputs, stored_noise]
+         stored_outputs, stored_noise]
 
 
 @pytest.mark.parametrize('name', BOOK)
@@ -194,7 +188,6 @@ def cell(kind, source, **data):
     (references, 'markdown', 'By @eq-nowhere', {}),
     (tables, 'markdown', '| a | b |\n|--|--|\n| |H| | 1 |', {}),
     (installs, 'code', '! pip install eqtutor', {}),
-    (faults_are_meant, 'code', 'w', {'text/html': '<div id="eqtutor-0">✗</div>'}),
     (stored_outputs, 'code', 'x', {}), (stored_outputs, 'code', 'for i in x: print(i)', {}),
     (stored_outputs, 'code', '#| fig-cap: "A ring"\nplot_ring(f)', {}),
     *((stored_noise, 'code', 'x', {'text/plain': t}) for t in ('0.52 s', '40%|##', "'/home/a'"))])
