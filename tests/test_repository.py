@@ -91,6 +91,12 @@ def test_one_version_everywhere():
     assert {here[1], config('CITATION.cff')['version'], top[1]} == {SETTINGS['version']}
 
 
+def test_nothing_of_the_tests_is_named_like_a_module_of_python():
+    "Their folder is on the path: what has such a name would be taken for it."
+    names = {p.stem for p in (ROOT/'tests').rglob('*') if p.is_dir() or p.suffix == '.py'}
+    assert names & sys.stdlib_module_names == set()
+
+
 # --- an installation to work in
 
 # None: an import of it fails; who has the package has none of these

@@ -128,7 +128,6 @@ SPOILT = {
     'main { min-width: 1500px; }': 'too wide',
     'main table { min-width: 1500px; }': 'outside',
     'main img.figure-img { max-width: none; width: 200vw; }': 'cut',
-    'main .code-copy-button { left: 12px; right: auto; }': 'covered',
     'main figcaption { display: none; }': 'bare',
     'main pre { font-size: 20px !important; }': 'scrolled',
     'main details::details-content { content-visibility: hidden !important; }': 'hidden',
