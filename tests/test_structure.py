@@ -14,7 +14,6 @@ from links import dead_links
 from pages import (
     NBS,
     ROOT,
-    Notebook,
     chapters,
     directives,
     is_run,
@@ -173,25 +172,3 @@ def test_dead_links_are_found(tmp_path):
     (tmp_path/'a.md').write_text(' '.join(f'[x]({b})' for b in bad[:-1]) + fine)
     files = sorted(tmp_path.iterdir())
     assert dead_links(files, tmp_path) == {'a.md': bad, 'c.html': ['#d']}
-
-
-# --- cells that break a rule
-
-def cell(kind, source, **data):
-    outputs = [dict(output_type='display_data', data=data)] if data else []
-    return dict(cell_type=kind, source=source, outputs=outputs, id=source)
-
-@pytest.mark.parametrize('rule, kind, source, data', [
-    (folds, 'markdown', '<details><summary>Answer</summary>\n\nYes.', {}),
-    (answers, 'markdown', '*Which of the two is larger?*', {}),
-    (unique, 'markdown', '## One\n\n## One', {}),
-    (references, 'markdown', 'By @eq-nowhere', {}),
-    (tables, 'markdown', '| a | b |\n|--|--|\n| |H| | 1 |', {}),
-    (installs, 'code', '! pip install eqtutor', {}),
-    (stored_outputs, 'code', 'x', {}), (stored_outputs, 'code', 'for i in x: print(i)', {}),
-    (stored_outputs, 'code', '#| fig-cap: "A ring"\nplot_ring(f)', {}),
-    *((stored_noise, 'code', 'x', {'text/plain': t}) for t in ('0.52 s', '40%|##', "'/home/a'"))])
-def test_broken_rule_is_found(rule, kind, source, data):
-    nb = BOOK['1_foundations/01_groups.ipynb']
-    cells = [*nb.cells, *(cell('raw', str(i)) for i in range(5)), cell(kind, source, **data)]
-    assert [*rule(Notebook(nb.name, {'cells': cells}))] and not [*rule(nb)]

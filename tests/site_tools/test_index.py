@@ -14,7 +14,7 @@ from eqtutor.tutor.chapters import (
     needs_of,
     read_chapters,
 )
-from eqtutor.tutor.exercise import all_exercises, chapter_exercises
+from eqtutor.tutor.exercise import all_exercises
 from tools.site.index import link_to, read_statements, statements_of
 from tools.site.names import all_names
 from tools.site.sources import cited_in, read_sources
@@ -30,12 +30,6 @@ CHAPTERS = read_chapters()
     ('**You need** nothing. · **40 minutes**', Minutes(40)),
     ('**You need** nothing. · **read 15 minutes**', Minutes(15))])
 def test_a_time_line_is_read(line, minutes): assert minutes_of(f'# T\n\n{line}\n') == minutes
-
-
-def test_exercises_take_their_share_of_the_time():
-    assert Minutes(40).total(asks=True) == 80 and Minutes(40).total(asks=False) == 40
-    chapter, ids = CHAPTERS['02'], tuple(e.id for e in chapter_exercises('02'))
-    assert chapter.takes(()) < chapter.takes(ids[:1]) < chapter.takes(ids) == chapter.total
 
 
 def test_needs_are_the_linked_chapters_without_those_that_they_need():

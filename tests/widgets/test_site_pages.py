@@ -25,7 +25,6 @@ SITE = page_address('')
 WIDTHS = 1280, 390
 LESSONS = [name for name in BOOK if re.match('[1-3]_', name)]
 LAYERS = '1_foundations/06_layers.ipynb'
-WEIGHT = 700_000   # bytes of a page's own content: its text, its figures, its widgets
 
 
 @pytest.fixture(scope='module')
@@ -171,23 +170,13 @@ def test_a_table_ignores_the_widths_of_pandoc_and_is_one_where_it_scrolls(window
     assert {'table', 'row', 'columnheader', 'cell'} <= roles
 
 
-# --- links and weight
+# --- links
 
 def test_links_lead_somewhere(pages):
     files = [*pages.values()]
     assert dead_links(files, files[0].parents[1]) == {}
     own = f'href="{SETTINGS["doc_host"]}'
     assert [file.name for file in files if own in file.read_text(encoding='utf-8')] == []
-
-
-def weight(file):
-    shown = {*re.findall(r'src="([^"]+_files/[^"]+)"', file.read_text(encoding='utf-8'))}
-    return file.stat().st_size + sum((file.parent/src).stat().st_size for src in shown)
-
-
-def test_lessons_are_light(pages):
-    assert {name: w for name in LESSONS if (w := weight(pages[name])) > WEIGHT} == {}
-    assert weight(pages['3_papers/21_attentive.ipynb']) > 200_000   # with its pictures
 
 
 # --- what Pandoc makes of the text
