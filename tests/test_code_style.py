@@ -1,4 +1,5 @@
 "How code looks, what may import what, types: ruff, import-linter, mypy (`pyproject.toml`)."
+import os
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ from pages import ROOT
 LINT_IMPORTS = 'from importlinter.cli import lint_imports_command as c; c()'
 TOOLS = {'ruff': ['-m', 'ruff', 'check', '--output-format', 'concise'],
          'import-linter': ['-c', LINT_IMPORTS, '--no-cache'],
-         'mypy': ['-m', 'mypy', '--cache-dir', '/dev/null', 'eqtutor']}
+         'mypy': ['-m', 'mypy', '--cache-dir', os.devnull, 'eqtutor']}
 
 
 def run(*args):
