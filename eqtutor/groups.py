@@ -73,10 +73,10 @@ class Group:
         # groups are shared: where the first one was built decides nothing for others
         with torch.inference_mode(False), torch.device('cpu'):
             self.matrices = tidy_matrices(matrices, name)
-            self.mul = cayley_table(self.matrices, name)   # `(n, n)`: gh
+            self.mul = cayley_table(self.matrices, name)  # `(n, n)`: gh
             check_axioms(self.mul)
-            self.inv = (self.mul == 0).int().argmax(1)         # `(n,)`: g⁻¹
-            self.relative = self.mul[self.inv]                 # `(n, n)`: g⁻¹q
+            self.inv = (self.mul == 0).int().argmax(1)        # `(n,)`: g⁻¹
+            self.relative = self.mul[self.inv]                # `(n, n)`: g⁻¹q
 
     @property
     def elements(self)->range: return range(len(self))

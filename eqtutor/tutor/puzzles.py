@@ -5,7 +5,7 @@ is given, what is wanted, and what the function makes of it. What is wanted is a
 compared on other cases, too, so that no picture can be copied.
 """
 # Plain module: edited by hand, no notebook exports it.
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from textwrap import fill
@@ -17,7 +17,6 @@ from torch import Tensor
 from ..actions import act
 from ..groups import get_group
 from ..plot import Picture
-from .answers.draws import dice, one
 
 __all__ = ['PUZZLES', 'puzzle']
 
@@ -36,7 +35,7 @@ class Puzzle:
     def cases(self)->Iterator[tuple]:
         "The case that is drawn, and then the others."
         yield self.shown
-        die = dice(0)
+        die = torch.Generator().manual_seed(0)
         for _ in range(CASES): yield self.case(die)
 
 
@@ -128,6 +127,10 @@ P4M = get_group('p4m')
 EIGHT = torch.cat([act(P4M, h, LETTER[None, None])[0] for h in P4M.elements])
 GROUPS = [get_group(name) for name in ('C3', 'C4', 'C6', 'D3', 'D4', 'D5')]
 
+
+def one(values:Sequence, die:torch.Generator)->Any:
+    "One of the values."
+    return values[int(torch.randint(len(values), (), generator=die))]
 
 def noise(die:torch.Generator, *shape:int)->Tensor:
     "Random greys."
