@@ -81,11 +81,13 @@ def test_every_chapter_is_read_and_needs_only_earlier_ones():
 # --- statements
 
 CELLS = [('markdown', '# T\n\n> s'), ('markdown', '## One *part* {#sec-one}\n\ntext'),
-         ('markdown', '**Definition 1.1 (group).** A set $H$ is a *group* if it has\n$$x$$'),
+         ('markdown', '> **Definition 1.1 (group).** A set $H$ is a *group* if it has\n> $$x$$'),
          ('code', '**Theorem 9.9.** no'),
-         ('markdown', '## Two parts\n\n**Definition 1.2** *(a map; P2, Eq. 6)* *Let* it be.\n\n'
-                      '<details>**Lemma 1.9.** folded</details>\n\n'
-                      '**Exercise 1.1 (code, 2 marks).** Write `f[0](x)`. Then more.')]
+         ('markdown', '## Two parts\n\n> **Definition 1.2 (a map; P2 (Eq. 6)).** *Let* it be.\n>\n'
+                      '> No.\n\n'
+                      '<details>\n\n> **Lemma 1.9.** folded\n\n</details>\n\n'
+                      '> **Exercise 1.1 (code, 2 marks, 10 minutes, ●○○).** Write `f[0](x)`.\n\n'
+                      '> **Counter-example.** It has no number.')]
 
 
 def test_statements_are_found_with_their_sections():
@@ -93,9 +95,9 @@ def test_statements_are_found_with_their_sections():
     assert (group.kind, group.number, group.name, group.anchor) == (
         'Definition', '1.1', 'group', 'sec-one')
     assert group.says == 'A set $H$ is a group if it has' and group.terms == ('group',)
-    assert a_map.name == 'a map; P2, Eq. 6' and a_map.terms == ('a map',)
+    assert a_map.name == 'a map; P2 (Eq. 6)' and a_map.terms == ('a map',)
     assert a_map.says == 'Let it be.' and link_to(a_map) == '../1/01.ipynb#two-parts'
-    assert exercise.name == 'code, 2 marks' and exercise.chapter == '01'
+    assert exercise.name == 'code, 2 marks, 10 minutes, ●○○' and exercise.chapter == '01'
 
 
 def test_a_sentence_is_cut_outside_formulas_and_code():

@@ -11,6 +11,7 @@ from tools.site.processors import (
     COLUMNS,
     FoldCells,
     FoldCode,
+    FrameStatements,
     NumberTitle,
     clean_signature,
     light,
@@ -154,3 +155,37 @@ def test_repeated_picture_is_stored_once():
     first = share_pictures(f'<img alt="a" src="{source}"><img src="{source}">', seen)
     assert first == f'<img alt="a" data-picture="0" src="{source}"><img data-as="0">'
     assert share_pictures(f'<img src="{source}">', seen) == '<img data-as="0">'
+
+
+# --- statements and exercises
+
+def framed_page(*cells):
+    nb = SimpleNamespace(path_='nbs/1_foundations/02_x.ipynb', cells=[*cells])
+    FrameStatements(nb).begin()
+    return '\n\n'.join(c.source for c in nb.cells)
+
+
+def test_a_statement_is_a_division_of_its_kind_and_its_proof_stays_outside():
+    page = framed_page(cell('markdown', 'So:\n\n> **Counter-example 2.1 (a (b)).** It\n>\n'
+                                        '> $$x$$\n\n<details>'))
+    assert page == ('So:\n\n:::: {.statement .counter-example}\n'
+                    '**Counter-example 2.1 (a (b)).** It\n\n$$x$$\n::::\n\n<details>')
+
+
+def test_another_quotation_is_left_alone():
+    assert framed_page(cell('markdown', '# T\n\n> one sentence')) == '# T\n\n> one sentence'
+
+
+def test_an_exercise_holds_its_hints_its_solution_and_its_check():
+    task = cell('markdown', '> **Exercise 2.1 (code, 3 marks, 9 minutes, ●●○).** Do `it`.\n>\n'
+                            '> - a\n\n<details>hint</details>')
+    solution, check, after = (cell('code', s) for s in ('solution', 'check', 'after'))
+    solution.directives_, check.directives_ = {'solution': ['2.1']}, {'check': ['2.1']}
+    proof = cell('markdown', '<!-- solution 2.2 -->')
+    parts = framed_page(task, solution, check, after, proof).split('\n\n')
+    assert parts[0] == '::::: {.exercise}' and 'aria-label="difficulty 2 of 3">●●○<' in parts[1]
+    assert 'code · 3 marks · 9 minutes' in parts[1]
+    assert parts[2:] == ['Do `it`.', '- a', '<details>hint</details>', 'solution', 'check', ':::::',
+                         'after', '<!-- solution 2.2 -->']
+    task.source = '> **Exercise 2.2 (proof, 1 mark, 9 minutes, ●○○).** Do.'
+    assert framed_page(task, proof).endswith('<!-- solution 2.2 -->\n\n:::::')

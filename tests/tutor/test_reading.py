@@ -153,7 +153,7 @@ def test_what_follows_a_fold_is_a_cell_of_its_own():
     assert sources_of(f'{TEXT}\n\nSo it is.') == [TEXT, 'So it is.']
     assert sources_of(f'{TEXT}\n\n## Title') == [TEXT, '## <a id="title"></a>Title']
     inner = TEXT.replace('It is.', f'{TEXT}\n\nIt is.')
-    hints = '**Exercise 1.1 (proof, 3 marks).** Show it.\n\n' + TEXT + '\n\nBy hand.'
+    hints = '> **Exercise 1.1 (proof, 3 marks, 9 minutes, ●○○).** Show.\n\n' + TEXT + '\n\nBy hand'
     for whole in inner, f'{TEXT}\n{TEXT}', f'{TEXT}\n\n', '<details>`</details>` x':
         assert len(cells_of(whole)) == 1
     nb = {'cells': [dict(cell_type='markdown', source=hints, metadata={})]}
