@@ -28,6 +28,8 @@ from pages import (
     unfenced,
 )
 
+from tools.site.index import HEAD
+
 BOOK = read_all()
 TEXTS = [ROOT/name for name in ('README.md', 'CHANGELOG.md', 'CONTRIBUTING.md')]
 BIBLIOGRAPHY = re.findall(r'^@\w+\{([^,\s]+),', (NBS/'references.bib').read_text('utf-8'), re.M)
@@ -79,6 +81,24 @@ def references(nb):
     for i, source in pages(nb):
         for name in re.findall(r'(?<![\w@.])@([A-Za-z][\w:-]*\w)', prose(source)):
             if name not in known: yield f'cell {i}: @{name} is neither on this page nor a source'
+
+STATED = re.compile(r'\*\*(Definition|Lemma|Proposition|Theorem|Corollary|Rule|Counter-example|'
+                    r'Exercise)\b( \d|\.| \()')
+ASKED = re.compile(r'> \*\*Exercise \d+[a-z]?\.\d+ \([a-z: ]+, \d marks?, \d+ minutes, '
+                   r'(●○○|●●○|●●●)\)\.\*\* \S')
+
+def markup(nb):
+    "A statement is a quotation with a head that the page can read, an exercise and its folds too."
+    if not re.match('[1-3]_', nb.name): return
+    for text in nb.markdown():
+        for line in text.split('\n'):
+            if not STATED.match(line.lstrip('> ')): continue
+            good = ASKED.match(line) if '**Exercise' in line else HEAD.match(line)
+            if not good: yield f'not in the form of CONTRIBUTING: {line[:70]!r}'
+        if not ASKED.match(text): continue
+        rest = re.sub(r'\A(?:>.*(?:\n|\Z))+', '', text).strip()
+        if rest and not rest.startswith('<details'): yield f'unquoted in a task: {rest[:50]!r}'
+
 
 def tables(nb):
     "Each row has a cell for each column: what is too much, Pandoc leaves out. | splits everywhere."
@@ -147,7 +167,7 @@ def stored_noise(nb):
         if 'application/vnd.jupyter.widget-view+json' in data: yield f'cell {i} stores a view'
 
 
-RULES = [title, head, answers, folds, unique, references, tables, next_chapter, installs,
+RULES = [title, head, answers, folds, unique, references, markup, tables, next_chapter, installs,
          stored_outputs, stored_noise]
 
 

@@ -50,11 +50,13 @@ def test_a_chapter_needs_only_earlier_ones():
 # --- statements
 
 CELLS = [('markdown', '# T\n\n> s'), ('markdown', '## One *part* {#sec-one}\n\ntext'),
-         ('markdown', '**Definition 1.1 (group).** A set $H$ is a *group* if it has\n$$x$$'),
+         ('markdown', '> **Definition 1.1 (group).** A set $H$ is a *group* if it has\n> $$x$$'),
          ('code', '**Theorem 9.9.** no'),
-         ('markdown', '## Two parts\n\n**Definition 1.2** *(a map; P2, Eq. 6)* *Let* it be.\n\n'
-                      '<details>**Lemma 1.9.** folded</details>\n\n'
-                      f'**Exercise 1.1 (code, 2 marks).** {"word "*23}$a + b + c + d$ abbreviated')]
+         ('markdown', '## Two parts\n\n> **Definition 1.2 (a map; P2 (Eq. 6)).** *Let* it be.\n>\n'
+                      '> No.\n\n<details>\n\n> **Lemma 1.9.** folded\n\n</details>\n\n'
+                      '> **Exercise 1.1 (code, 2 marks, 10 minutes, ●○○).** '
+                      f'{"word "*23}$a + b + c + d$ abbreviated\n\n'
+                      '> **Counter-example.** It has no number.')]
 
 def test_statements_are_found_with_their_sections():
     group, a_map, exercise = statements_of(CELLS, '1/01.ipynb')

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from tools.site.processors import FoldCells, clean_signature, light
+from tools.site.processors import FoldCells, FrameStatements, clean_signature, light
 
 TEXT = '<details><summary>Answer</summary>\n\n{}\n\n</details>'
 
@@ -58,3 +58,37 @@ def test_figure_is_lighter_and_looks_the_same():
     after = np.asarray(Image.open(BytesIO(base64.b64decode(light(heavy)))).convert('RGB'))
     assert len(light(heavy)) < len(heavy)
     assert after.shape == before.shape and abs(after.astype(int) - before).mean() < 12
+
+
+# --- statements and exercises
+
+def framed_page(*cells):
+    nb = SimpleNamespace(path_='nbs/1_foundations/02_x.ipynb', cells=[*cells])
+    FrameStatements(nb).begin()
+    return '\n\n'.join(c.source for c in nb.cells)
+
+
+def test_a_statement_is_a_division_of_its_kind_and_its_proof_stays_outside():
+    page = framed_page(cell('markdown', 'So:\n\n> **Counter-example 2.1 (a (b)).** It\n>\n'
+                                        '> $$x$$\n\n<details>'))
+    assert page == ('So:\n\n:::: {.statement .counter-example}\n'
+                    '**Counter-example 2.1 (a (b)).** It\n\n$$x$$\n::::\n\n<details>')
+
+
+def test_another_quotation_is_left_alone():
+    assert framed_page(cell('markdown', '# T\n\n> one sentence')) == '# T\n\n> one sentence'
+
+
+def test_an_exercise_holds_its_hints_its_solution_and_its_check():
+    task = cell('markdown', '> **Exercise 2.1 (code, 3 marks, 9 minutes, ●●○).** Do `it`.\n>\n'
+                            '> - a\n\n<details>hint</details>')
+    solution, check, after = (cell('code', s) for s in ('solution', 'check', 'after'))
+    solution.directives_, check.directives_ = {'solution': ['2.1']}, {'check': ['2.1']}
+    proof = cell('markdown', '<!-- solution 2.2 -->')
+    parts = framed_page(task, solution, check, after, proof).split('\n\n')
+    assert parts[0] == '::::: {.exercise}' and 'aria-label="difficulty 2 of 3">●●○<' in parts[1]
+    assert 'code · 3 marks · 9 minutes' in parts[1]
+    assert parts[2:] == ['Do `it`.', '- a', '<details>hint</details>', 'solution', 'check', ':::::',
+                         'after', '<!-- solution 2.2 -->']
+    task.source = '> **Exercise 2.2 (proof, 1 mark, 9 minutes, ●○○).** Do.'
+    assert framed_page(task, proof).endswith('<!-- solution 2.2 -->\n\n:::::')

@@ -47,8 +47,8 @@ def input_not_moved(f, group):
     return lambda x: moved_copies(f, group, x, before=False, after=1).mean(0)
 
 
-# the student's `broken`, on a convolution with its filter, stride and padding
-ON_A_LAYER = ('fn(lambda f: torch.sinh(F.conv2d(f, case[0], stride=case[1], padding=1)), case[2], '
+# the student's `broken`, on a convolution with its filter and stride
+ON_A_LAYER = ('fn(lambda f: torch.sinh(F.conv2d(f, case[0], stride=case[1])), case[2], '
               'case[3])')
 def averaged(w, group, elements):
     "The filter, averaged over some of the group's moves."
