@@ -68,7 +68,7 @@ setup(
     # behind the path: where the current folder holds a clone named eqtutor, `import eqtutor` would
     # take that folder, which has no __init__.py, for the package.
     package_dir={'': '.'},
-    package_data={'eqtutor': ['py.typed'],
+    package_data={'eqtutor': ['py.typed', '*.mplstyle'],
                   'eqtutor.kernels': ['*.c', '*.h'],
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
                   'eqtutor.grading': ['*.html', '*.js'],

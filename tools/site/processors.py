@@ -324,7 +324,8 @@ def light(
     "The picture with 256 colours at most, if that is shorter."
     from PIL import Image
     file = BytesIO()
-    image = Image.open(BytesIO(b64decode(picture))).convert('RGB')
+    image = Image.open(BytesIO(b64decode(picture)))
+    image = image.convert('RGBA' if image.has_transparency_data else 'RGB')
     image.quantize(256, dither=Image.Dither.NONE).save(file, 'PNG', optimize=True)
     return min(picture, b64encode(file.getvalue()).decode(), key=len)
 
