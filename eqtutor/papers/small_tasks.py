@@ -146,8 +146,17 @@ def few_digits(
 
 # --- networks: they differ in the operator
 
+class DepthE4(E4Conv2d):
+    """E4 whose kernels are written from the last channel alone, the depth in task C.
+
+    It has the weights of E4. Those that would read the other channels stay as they are.
+    """
+    def kernels(self, f:Tensor)->Tensor:
+        return super().kernels(torch.cat([torch.zeros_like(f[:, :-1]), f[:, -1:]], 1))
+
+
 def operator(
-    name:str,         # 'conv', 'E4', 'ASC', 'α_F', 'self-attention', 'no encoding'
+    name:str,         # 'conv', 'E4', 'depth E4', 'ASC', 'α_F', 'self-attention', 'no encoding'
     in_channels:int,
     out_channels:int,
     side:int=3,       # of the window; self-attention has none, and measures distances in it
@@ -159,6 +168,7 @@ def operator(
     makers:dict[str, Callable[[], nn.Module]] = {
         'conv': lambda: GroupConv2d(*io, side, group, **same),
         'E4': lambda: E4Conv2d(*io, side, group, norm='none'),
+        'depth E4': lambda: DepthE4(*io, side, group, norm='none'),
         'ASC': lambda: GroupAffineSelfConv2d(*io, side, group, heads=2),
         'α_F': lambda: AttentiveGroupConv2d(*io, side, group, **same),
         'self-attention': lambda: GroupSelfAttention2d(
