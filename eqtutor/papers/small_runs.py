@@ -102,8 +102,9 @@ class Task:
                        for name in (entry.name, entry.equal_time))
         return round(self.steps*other['time']/mine['time']) if mine and other else None
 
-    def rate_of(self, entry:Entry)->float:
-        "The best of those that were tried for it; the task's rate where none was."
+    def rate_of(self, entry:Entry, variant:str)->float:
+        "The best of those that were tried for it in this variant; the task's where none was."
+        if variant != next(iter(self.variants)): return self.lr   # `try_rates` takes the first
         tried = [run for run in (stored(RATES) or {'runs': []})['runs']
                  if (run['task'], run['network']) == (self.letter, entry.label)]
         return min(tried, key=lambda run: run['loss'])['lr'] if tried else self.lr
@@ -262,7 +263,7 @@ def perform(
     steps:int,
 )->Run:
     "Train and measure one network."
-    lr = task.rate_of(entry)
+    lr = task.rate_of(entry, variant)
     net = trained(task, variant, entry, seed, steps, lr)
     scores = {name: round(value, 4) for name, value in task.scores(net, variant).items()}
     return {'variant': variant, 'network': entry.label, 'seed': seed, 'steps': steps, 'lr': lr,
@@ -311,7 +312,8 @@ def run_task(
             say(f'{entry.label}: {COMMAND} --times comes first')
             continue
         there = [run for run in runs_of(task) if is_of(run, variant, entry, seed)]
-        if any((r['steps'], r['lr']) == (steps, task.rate_of(entry)) for r in there): continue
+        today = steps, task.rate_of(entry, variant)
+        if any((r['steps'], r['lr']) == today for r in there): continue
         run = perform(task, variant, entry, seed, steps)
         kept(f'{FOLDER}/{task.name}', run, [r for r in runs_of(task) if r not in there],
              task=task.name, config={'lr': task.lr, 'steps': task.steps, 'device': 'cpu'})

@@ -90,17 +90,18 @@ def shapes()->Tensor:
 def look_up(
     n:int,          # pictures
     draw:Generator,
-    pairs:int=6,    # of glyphs, 2 to 8
+    pairs:int=6,    # of glyphs, 3 or an even number up to 8
     new:bool=False, # of the eight shapes that no network is trained on?
 )->Batch:
     """Pictures `(n, 3, 16, 16)`, and at each cell that holds a grey glyph the colour of its twin.
 
-    Answers are `(n, 4, 4)`. Each colour is given to two pairs; of two pairs each has its own.
+    Answers are `(n, 4, 4)`. Three or six pairs have three colours, other numbers two, and each
+    colour is given to as many pairs as the others.
     """
     known = shapes()[16:] if new else shapes()[:16]
     def shuffled(k:int)->Tensor: return torch.rand(n, k, generator=draw).argsort(1)
     names, cells, chosen = shuffled(3), shuffled(16)[:, :2*pairs], shuffled(len(known))
-    colour = names[:, torch.arange(pairs) % max(2, pairs//2)]
+    colour = names[:, torch.arange(pairs) % (3 if pairs % 3 == 0 else 2)]
     turn, corner = torch.randint(4, (2, n, 2*pairs), generator=draw)
     drawn = known[chosen[:, :pairs].repeat_interleave(2, 1), turn, corner]   # `(n, 2p, 4, 4)`
     paint = torch.full((n, 2*pairs, 3), .6)                                  # grey, coloured, …

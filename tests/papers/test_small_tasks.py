@@ -87,7 +87,7 @@ def test_a_corner_that_does_not_turn_is_the_same_for_both_glyphs():
         assert len(empty) == 2 and empty[0] == empty[1]
 
 
-@pytest.mark.parametrize('pairs, each', [(2, 1), (4, 2), (6, 2)])
+@pytest.mark.parametrize('pairs, each', [(2, 1), (3, 1), (4, 2), (6, 2), (8, 4)])
 def test_each_colour_belongs_to_as_many_pairs(pairs, each):
     x, y = look_up(50, dice(0), pairs)
     for answers in y:
@@ -292,7 +292,7 @@ def test_a_rate_is_chosen_by_what_it_misses(small):
     tried = json.loads((file.parent/'rates.json').read_text())['runs']
     assert [r['lr'] for r in tried] == [f*task.lr for f in FACTORS] and len(said) == 3
     best = min(tried, key=lambda r: r['loss'])['lr']
-    assert task.rate_of(task.entries[0]) == best != task.lr
+    assert task.rate_of(task.entries[0], '') == best != task.lr
     run_task(task, range(1), lambda line: None)
     assert [r['lr'] for r in json.loads(file.read_text())['runs']] == [best]
     try_rates(task, said.append)
@@ -318,7 +318,8 @@ def test_no_stored_run_is_stale(task):
     runs = runs_of(task)
     for run in runs:
         entry = task.entry(run['network'])
-        assert (run['steps'], run['lr']) == (task.steps_of(entry), task.rate_of(entry))
+        today = task.steps_of(entry), task.rate_of(entry, run['variant'])
+        assert (run['steps'], run['lr']) == today, (run['variant'], entry.label, run['seed'])
     keys = [(r['variant'], r['network'], r['seed']) for r in runs]
     assert len({*keys}) == len(keys)
 
