@@ -127,12 +127,6 @@ def choice_defocus(net:nn.Module)->float:
     "Percent of the variance that is missed on pictures that no test has."
     return relative_error(net, test_images(defocus, seed=FRESH + CHOICE))
 
-@torch.no_grad()
-def choice_digits(net:nn.Module)->float:
-    "Cross entropy on 400 digits of the part to train on that are not among the 50."
-    x, y = few_digits(450, dice(CHOICE))
-    return F.cross_entropy(net(x[50:]), y[50:]).item()
-
 def fresh(draw:Callable[[int, Generator], Batch], n:int)->Callable[[int], Any]:
     "Images that are drawn anew at each step."
     return lambda seed: partial(draw, n)
@@ -230,15 +224,14 @@ C = Task('C', 'defocus', {'': fresh(defocus, 16)}, 200, .01, score_defocus, [
 ASC = 'ASC', partial(digit_net, 'ASC', 12, 14)
 ATTENTION = 'self-attention', partial(digit_net, 'self-attention', 26, 26, 8)
 D = Task('D', 'digits', {'50 digits': few(50)}, 150, .01, score_digits, [
-    Entry('convolution 3×3', partial(digit_net, 'conv', 10, 10), searched=True),
-    Entry('α_F', partial(digit_net, 'α_F', 5, 7), searched=True),
-    Entry('E4', partial(digit_net, 'E4', 20, 20), searched=True),
-    Entry(*ASC, searched=True),
+    Entry('convolution 3×3', partial(digit_net, 'conv', 10, 10)),
+    Entry('α_F', partial(digit_net, 'α_F', 5, 7)),
+    Entry('E4', partial(digit_net, 'E4', 20, 20)),
+    Entry(*ASC),
     Entry(*ASC, longer=3),
     Entry(*ATTENTION),
     Entry(*ATTENTION, longer=3),
-    Entry('plain convolution 3×3', partial(digit_net, 'conv', 20, 20, 3, 'Z2'))],
-    choice=choice_digits)
+    Entry('plain convolution 3×3', partial(digit_net, 'conv', 20, 20, 3, 'Z2'))])
 
 TASKS = {task.letter: task for task in (A, B, D, C)}
 
