@@ -2,7 +2,7 @@
 import json
 import statistics
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -357,11 +357,14 @@ def test_the_table_has_all_runs_and_says_what_is_missing(small):
 
 FRESH_SEEDS = 11, 12, 13
 
-def scores(task, name, score, variant=None):
-    variant = variant or [*task.variants][0]
-    steps = task.steps_of(task.entry(name))
-    return [small_runs.perform(task, variant, task.entry(name), seed, steps)[score]
+@cache
+def runs(letter, label):
+    task = TASKS[letter]
+    (variant, *_), entry = task.variants, task.entry(label)
+    return [small_runs.perform(task, variant, entry, seed, task.steps_of(entry))
             for seed in FRESH_SEEDS]
+
+def scores(task, label, score): return [run[score] for run in runs(task.letter, label)]
 
 
 @pytest.mark.slow
@@ -372,19 +375,26 @@ def test_fresh_seeds_task_a():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('score', ['known shapes', 'new shapes'])
-def test_fresh_seeds_task_b(score):
-    rival = 'convolution and the mean, equal time'
-    assert min(scores(B, 'self-attention', score)) > max(scores(B, rival, score))
+@pytest.mark.parametrize('ahead', ['self-attention',
+                                   'plain self-attention, time of self-attention'])
+def test_fresh_seeds_task_b(ahead, score):
+    "With the group and without it."
+    rival = 'convolution and the mean, time of self-attention'
+    assert min(scores(B, ahead, score)) > max(scores(B, rival, score))
 
 @pytest.mark.slow
 def test_fresh_seeds_task_c():
-    rival, score = 'convolution 3×3, three, equal time', 'error at contrast × 3'
+    "The bill of E4, and that a kernel which reads the depth alone does not get it."
+    rival, score = 'convolution 3×3, three, time of E4 5×5', 'error at contrast × 3'
     assert min(scores(C, 'E4 5×5', score)) > max(scores(C, rival, score))
+    assert max(scores(C, 'depth E4 5×5', score)) < min(scores(C, rival, score))
+    assert max(scores(C, 'depth E4 5×5', 'error')) < min(scores(C, 'E4 5×5', 'error'))
 
 @pytest.mark.slow
 def test_fresh_seeds_task_d():
     best = min(scores(D, 'convolution 3×3', 'turned'))
-    for name in ('E4', 'ASC'): assert best > max(scores(D, name, 'turned'))
+    for name in ('E4', 'ASC', 'plain convolution 3×3'):
+        assert best > max(scores(D, name, 'turned'))
 
 
 def test_training_is_the_same_for_the_same_seed():
