@@ -200,6 +200,8 @@ B = Task('B', 'look-up', {name: fresh(look, 32) for name, look in PAIRS.items()}
     Entry(*SEVEN, 'self-attention', SIX),
     Entry(*PLAIN, only=SIX),
     Entry(*PLAIN, 'self-attention', SIX, searched=True),
+    Entry('plain convolution and the mean',
+          partial(LookUpNet, 'conv', 44, 14, 3, 'Z2', hears_all=True), 'self-attention', SIX),
     Entry('no encoding', partial(LookUpNet, 'no encoding', 32, 32), only=SIX),
     Entry('E4 7×7', partial(LookUpNet, 'E4', 24, 22, 7), only=SIX),
     Entry('ASC 7×7', partial(LookUpNet, 'ASC', 16, 12, 7), only=SIX),
@@ -214,11 +216,13 @@ C = Task('C', 'defocus', {'': fresh(defocus, 16)}, 200, .01, score_defocus, [
     Entry(*THREE),
     Entry(*THREE, 'E4 5×5', searched=True),
     Entry(*THREE, 'ASC 5×5'),
+    Entry('plain convolution 3×3, three', partial(DefocusNet, [conv(10, 3)]*3, 16, 'Z2'),
+          'E4 5×5', searched=True),
     Entry('convolution 5×5, then 1×1', partial(DefocusNet, [conv(3, 5), conv(14, 1)], 8)),
     Entry('four times the parameters', partial(DefocusNet, [conv(12, 5), conv(14, 1)], 9)),
     Entry(*PLAIN_E4),
     Entry(*PLAIN_E4, 'E4 5×5', searched=True),
-    Entry(*PLAIN_DEPTH, 'E4 5×5'),
+    Entry(*PLAIN_DEPTH, 'E4 5×5', searched=True),
     Entry('ASC 5×5', partial(DefocusNet, [('ASC', 8, 5)], 8))], F.mse_loss, choice_defocus)
 
 ASC = 'ASC', partial(digit_net, 'ASC', 12, 14)
