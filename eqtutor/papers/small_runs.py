@@ -107,7 +107,8 @@ class Task:
         if variant != next(iter(self.variants)): return self.lr   # `try_rates` takes the first
         tried = [run for run in (stored(RATES) or {'runs': []})['runs']
                  if (run['task'], run['network']) == (self.letter, entry.label)]
-        return min(tried, key=lambda run: run['loss'])['lr'] if tried else self.lr
+        if len(tried) < len(FACTORS): return self.lr
+        return min(tried, key=lambda run: run['loss'])['lr']
 
 
 # --- the tasks
