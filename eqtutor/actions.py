@@ -80,7 +80,7 @@ def keeps_grid(
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000000d
 def _interpolate(
-    x:Tensor,       # images `(b, c, h, w)`
+    x:Tensor,       # images `(b, c, height, width)`
     inverse:Tensor, # `(2, 2)`, or one an image, `(b, 2, 2)`
 )->Tensor:
     "Images read at the points `inverse @ p`: bilinear, zeros outside."
@@ -143,11 +143,11 @@ ALL_KINDS = *KINDS.values(), 'vector'   # the last is no shape's: somebody has t
 def act(
     group:Group|str,
     h:int,      # group element
-    # image `(b, c, h, w)`, feature map `(b, c, |H|, h, w)`,
+    # image `(b, c, height, width)`, feature map `(b, c, |H|, height, width)`,
     # vector on H `(b, c, |H|)` or invariant `(b, c)`
     f:Tensor,
-    # one of these, read from the axes if None; or 'vector': arrows `(b, 2·c, h, w)` or
-    # `(b, 2·c)`, two channels each, to the right and up, which turn as well (16)
+    # one of these, read from the axes if None; or 'vector': arrows, two channels
+    # each, `(b, 2·c, height, width)` or `(b, 2·c)`, to the right and up: they turn (16)
     kind:str|None=None,
 )->Tensor:      # in the shape of `f`; height and width swap on a quarter turn
     """The left regular representation 𝓛_h f: (𝓛_h f)(x, q) = f(h⁻¹x, h⁻¹q).
@@ -158,11 +158,12 @@ def act(
     h : int
         group element
     f : Tensor
-        image `(b, c, h, w)`, feature map `(b, c, |H|, h, w)`, vector on H `(b, c, |H|)`
-        or invariant `(b, c)`
+        image `(b, c, height, width)`, feature map `(b, c, |H|, height, width)`, vector
+        on H `(b, c, |H|)` or invariant `(b, c)`
     kind : str | None, default None
-        one of these, read from the axes if None; or 'vector': arrows `(b, 2·c, h, w)`
-        or `(b, 2·c)`, two channels each, to the right and up, which turn as well (16)
+        one of these, read from the axes if None; or 'vector': arrows, two channels
+        each, `(b, 2·c, height, width)` or `(b, 2·c)`, to the right and up: they turn
+        (16)
 
     Returns
     -------
@@ -187,15 +188,15 @@ def act(
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000001b
 def rotate(
-    image:Tensor,          # `(b, c, h, w)`
+    image:Tensor,          # `(b, c, height, width)`
     degrees:float|Tensor,  # counter-clockwise: one angle, or one an image `(b,)`
 )->Tensor: # exact for a plain multiple of 90°, otherwise bilinear in the same frame
-    """Images `(b, c, h, w)` turned about their centre, zeros outside.
+    """Images `(b, c, height, width)` turned about their centre, zeros outside.
 
     Parameters
     ----------
     image : Tensor
-        `(b, c, h, w)`
+        `(b, c, height, width)`
     degrees : float | Tensor
         counter-clockwise: one angle, or one an image `(b,)`
 
@@ -224,7 +225,7 @@ def disc(
     cols:int,          # image width
     margin:float=0.,   # pixels to leave free at the rim
 )->Tensor:
-    """Mask `(h, w)` of the pixels with centres in the largest disc in the image.
+    """Mask `(rows, cols)` of the pixels with centres in the largest disc in the image.
 
     Parameters
     ----------
@@ -275,7 +276,7 @@ def reversed_axes(
 
 # %% ../nbs/1_foundations/02_actions.ipynb #0000002c
 def check_exact(
-    x:Tensor,          # the layer's input, `(..., h, w)`
+    x:Tensor,          # the layer's input, `(..., height, width)`
     group:Group,
     kernel_size:int,
     stride:int=1,      # pixels from window to window
@@ -290,7 +291,7 @@ def check_exact(
     Parameters
     ----------
     x : Tensor
-        the layer's input, `(..., h, w)`
+        the layer's input, `(..., height, width)`
     group : Group
     kernel_size : int
     stride : int, default 1

@@ -2,7 +2,9 @@
 import re
 from pathlib import Path
 
-from pages import labels, read, relative_links, slug_of, slugs
+from pages import labels, read, relative_links, slugs
+
+from eqtutor.tutor.reading import anchor_of
 
 
 def links_and_anchors(path:Path):
@@ -17,7 +19,7 @@ def links_and_anchors(path:Path):
         inner = [link for link in links if not re.match(r'https?:|mailto:', link)]
         return inner, {*re.findall(r'\bid="([^"]+)"', text)}
     headings = re.findall(r'^#+ (.*)$', text, re.M)
-    return relative_links(text), {slug_of(h) for h in headings}
+    return relative_links(text), {anchor_of(h) for h in headings}
 
 
 def dead_links(files, folder:Path, known=()):

@@ -1,4 +1,4 @@
-"Notebooks as documents: how to read them, and what their cells hold."
+"Notebooks as documents: how tests read them, and what their cells hold."
 import ast
 import json
 import posixpath
@@ -6,48 +6,50 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from eqtutor.tutor.reading import CodeCell, anchor_of
+
 ROOT = Path(__file__).parents[1]
 NBS = ROOT/'nbs'
 
 
 @dataclass
 class Notebook:
-    name: str       # path in nbs/
-    cells: list
-    size: int = 0   # bytes on disk
+    name: str    # path in its folder
+    json: dict   # its content; a source is one text
 
+    @property
+    def cells(self): return self.json['cells']
     def markdown(self): return [c['source'] for c in self.cells if c['cell_type'] == 'markdown']
     def code(self): return [c for c in self.cells if c['cell_type'] == 'code']
 
 
-def read(path):
+def read(path, folder=NBS):
     content = json.loads(path.read_text(encoding='utf-8'))
-    cells = [dict(c, source=''.join(c['source'])) for c in content['cells']]
-    name = path.relative_to(NBS).as_posix()
-    return Notebook(name, cells, size=path.stat().st_size)
+    for c in content['cells']: c['source'] = ''.join(c['source'])
+    return Notebook(path.relative_to(folder).as_posix(), content)
 
 
-def read_all():
-    "Every notebook by its name."
-    def hidden(p): return any(part[0] in '._' for part in p.relative_to(NBS).parts)
-    return {nb.name: nb for nb in (read(p) for p in sorted(NBS.rglob('*.ipynb')) if not hidden(p))}
+def read_all(folder=NBS):
+    "Every notebook below a folder by its name."
+    paths = [p for p in sorted(folder.rglob('*.ipynb'))
+             if not any(part[0] in '._' for part in p.relative_to(folder).parts)]
+    return {nb.name: nb for nb in (read(path, folder) for path in paths)}
+
+
+def chapters():
+    "The names of all chapters, in the order in which they are read."
+    names = (p.relative_to(NBS).as_posix() for p in NBS.glob('[0-9]*/*.ipynb'))
+    return sorted(names, key=posixpath.basename)
 
 
 # --- parts of a cell
 
-def page_of(name):
-    "The file of a notebook's page: the folders keep their numbers, the pages lose theirs."
-    return re.sub(r'(^|/)\d+[a-z]?_([^/]*)\.ipynb$', r'\1\2.html', name).replace('.ipynb', '.html')
-
-def directives(source): return dict(re.findall(r'^#\|\s*([\w-]+):?[ \t]*(.*)$', source, re.M))
-
-def is_export(source): return bool({'export', 'exports', 'exporti'} & directives(source).keys())
+def directives(source): return CodeCell(source).flags
 
 def is_run(source):
     "Is the cell run in every test and whenever outputs are stored?"
-    d = directives(source)
-    flagged = {'cuda', 'slow', 'browser', 'data'} & d.keys()
-    return d.get('eval', '').strip() != 'false' and not flagged
+    flags = directives(source)
+    return flags.get('eval') != 'false' and not {'cuda', 'slow', 'browser', 'data'} & flags.keys()
 
 def parsed(source):
     "The cell's statements; none for a cell in another language, or one that ruff complains of."
@@ -65,26 +67,10 @@ def prose(source):
 
 def unfenced(source): return re.sub(r'^(```+|~~~+).*?^\1', '', source, flags=re.M | re.S)
 
-def code_lines(source):
-    return [s for s in source.splitlines() if s.strip() and not s.strip().startswith('#')]
-
 
 # --- outputs
 
-def as_text(part):
-    if isinstance(part, list): return ''.join(part)
-    return part if isinstance(part, str) else json.dumps(part)
-
-def texts(output):
-    "What an output shows as text; pictures, also those inside HTML, are left out."
-    data = output.get('data', {})
-    shown = [v for k, v in data.items() if not k.startswith('image/') or 'svg' in k]
-    text = '\n'.join(map(as_text, [output.get('text', ''), *shown]))
-    return re.sub(r'data:[\w/+-]+;base64,[\w+/=]+', '', text)
-
 def outputs(nb): return [(i, o) for i, c in enumerate(nb.cells) for o in c.get('outputs', [])]
-
-def kinds_of(cell): return {k for o in cell.get('outputs', []) for k in o.get('data', {})}
 
 def stored(nb, kind):
     "What outputs hold of a kind, with the numbers of their cells."
@@ -101,7 +87,7 @@ def pages(nb):
 # --- anchors and links
 
 def labels(nb):
-    "All anchors of a page: written ones, and those of its headings as Pandoc makes them."
+    "The anchors that an author has written."
     known = []
     for c in nb.cells:
         if c['cell_type'] == 'code':
@@ -111,11 +97,6 @@ def labels(nb):
         known += re.findall(r'\bid="([^"]+)"', c['source'])
     return known
 
-def slug_of(heading):
-    slug = re.sub(r'\{[^}]*\}\s*$', '', heading).lower()
-    slug = re.sub(r'\s+', '-', re.sub(r'[^\w\s.-]', '', slug).strip())
-    return re.sub(r'^[^a-z]*', '', slug)
-
 def headings_of(nb):
     "(cell, level, text) of each heading."
     for i, source in pages(nb):
@@ -124,14 +105,11 @@ def headings_of(nb):
 
 def slugs(nb):
     "Anchors that Pandoc makes. The title has none, it becomes front matter; a label is one."
-    return [slug_of(text) for _, level, text in headings_of(nb) if level > 1 and '{#' not in text]
+    return [anchor_of(text) for _, level, text in headings_of(nb) if level > 1 and '{#' not in text]
+
+def links(markdown):
+    text = prose(markdown)
+    return re.findall(r'\]\(\s*<?([^)\s>]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
 
 def relative_links(markdown):
-    text = prose(markdown)
-    every = re.findall(r'\]\(\s*<?([^)\s>]+)', text) + re.findall(r'(?:href|src)="([^"]+)"', text)
-    return [link for link in every if not re.match(r'https?:|mailto:|data:', link)]
-
-def chapters():
-    "The names of all chapters, in the order in which they are read."
-    names = (p.relative_to(NBS).as_posix() for p in NBS.glob('[0-9]*/*.ipynb'))
-    return sorted(names, key=posixpath.basename)
+    return [link for link in links(markdown) if not re.match(r'https?:|mailto:|data:', link)]

@@ -1,8 +1,8 @@
 """The site without Quarto: notebooks processed by nbdev, turned into pages by Pandoc.
 
 Each page has the site's own style sheet, scripts and fonts, and as much of Quarto's frame as they
-refer to: sidebar, title block, folds, figures with captions, the button that copies code. Quarto's
-themes, its search and its table of contents are not here.
+refer to: sidebar, title block, folds, figures with captions. Quarto's themes, its search, its
+table of contents and its button that copies code are not here.
 """
 import base64
 import json
@@ -16,8 +16,9 @@ from html import escape
 from pathlib import Path
 
 import matplotlib
+import pytest
 import yaml
-from pages import ROOT, directives
+from pages import ROOT
 
 PROCESS = 'from nbdev.serve import proc_nbs; proc_nbs(n_workers=0)'
 
@@ -27,8 +28,6 @@ body { margin: 0; font: 17px/1.5 sans-serif; }
 #quarto-content { display: grid; gap: 24px; padding: 0 12px; }
 #quarto-content { grid-template-columns: minmax(0, 1fr); }
 #quarto-sidebar { display: none; font-size: 14px; }
-.code-copy-button { position: absolute; top: 5px; right: 5px; width: 26px; height: 22px; }
-.code-copy-button { border: 0; }
 div.sourceCode, pre { position: relative; }
 code { white-space: pre; }
 .card { color: #6c757d; }   /* Bootstrap's, in the dark */
@@ -40,9 +39,17 @@ td, th { padding: .5rem; }
 '''
 # wide fonts, the same on each machine; formulas keep the font that the site brings
 FONTS = [('test sans', 'normal', 'DejaVuSans'), ('test sans', 'bold', 'DejaVuSans-Bold'),
-         ('test mono', 'normal', 'DejaVuSansMono')]
-FAMILIES = ('*:not(math, math *) { font-family: "test sans" !important; }\n'
+         ('test mono', 'normal', 'DejaVuSansMono'), ('test math', 'normal', 'DejaVuSerif')]
+FAMILIES = (':not(math, math *) { font-family: "test sans" !important; }\n'
             ':is(pre, code), :is(pre, code) * { font-family: "test mono" !important; }\n')
+
+def fonts():
+    "The style sheet of the tests' own fonts, which come with matplotlib."
+    folder = Path(matplotlib.get_data_path())/'fonts'/'ttf'
+    faces = [f'@font-face {{ font-family: "{family}"; font-weight: {weight}; '
+             f'src: url("{(folder/f"{file}.ttf").as_uri()}"); }}\n'
+             for family, weight, file in FONTS]
+    return ''.join(faces) + FAMILIES
 
 
 def build(folder):
@@ -57,7 +64,7 @@ def build(folder):
     for part in 'styles.css', 'fonts', 'images':
         copy = shutil.copytree if (processed/part).is_dir() else shutil.copy
         copy(processed/part, site/part)
-    (site/'frame.css').write_text(frame(), encoding='utf-8')
+    (site/'frame.css').write_text(fonts() + FRAME, encoding='utf-8')
     for name, nb in books.items(): write_page(site, name, nb, files, processed)
     return {name: site/file for name, file in files.items()}
 
@@ -75,14 +82,6 @@ def process(folder):
     return folder/'_proc'
 
 
-def frame():
-    fonts = Path(matplotlib.get_data_path())/'fonts'/'ttf'
-    faces = [f'@font-face {{ font-family: "{family}"; font-weight: {weight}; '
-             f'src: url("{(fonts/f"{file}.ttf").as_uri()}"); }}\n'
-             for family, weight, file in FONTS]
-    return ''.join(faces) + FAMILIES + FRAME
-
-
 # --- one page
 
 def front_matter(nb): return yaml.safe_load(text_of(nb['cells'][0]['source']).strip().strip('-'))
@@ -95,7 +94,7 @@ def write_page(site, name, nb, files, processed):
     page.parent.mkdir(exist_ok=True)
     pictures = page.parent/f'{page.stem}_files'
     parts = [part for cell in nb['cells'][1:] for part in parts_of(cell, pictures)]
-    body = with_buttons(local(pandoc('\n\n'.join(parts)), name, files))
+    body = local(pandoc('\n\n'.join(parts)), name, files)
     html = whole(front_matter(nb), body, name, files, processed)
     page.write_text(html, encoding='utf-8')
 
@@ -105,9 +104,9 @@ def reader():
     return yaml.safe_load((ROOT/'_quarto.yml').read_text(encoding='utf-8')).get('from', 'markdown')
 
 
-def pandoc(markdown, read=None):
-    import pypandoc
-    options = ['--mathml', '--wrap=none', '--fail-if-warnings']
+def pandoc(markdown, read=None, *more):
+    pypandoc = pytest.importorskip('pypandoc', reason='pypandoc_binary is not installed')
+    options = ['--mathml', '--wrap=none', *(more or ['--fail-if-warnings'])]
     return pypandoc.convert_text(markdown, 'html', read or reader(), extra_args=options)
 
 
@@ -119,13 +118,12 @@ def parts_of(cell, pictures):
     if cell['cell_type'] == 'markdown': yield source
     if cell['cell_type'] != 'code': return
     said, code = options_of(source), re.sub(r'^#\|.*\n?', '', source, flags=re.M).strip()
-    fold = said.get('code-fold', '').strip()
-    words = escape(said.get('code-summary', 'Code').strip().strip('"\''))
-    if code and said.get('echo', '').strip() != 'false':
+    fold, words = said.get('code-fold'), escape(said.get('code-summary', 'Code'))
+    if code and said.get('echo') is not False:
         opened = raw(f'<details class="code-fold"{" open"*(fold == "show")}>'
                      f'<summary>{words}</summary>')
         shown = f'```python\n{code}\n```'
-        yield from [opened, shown, raw('</details>')] if fold in ('true', 'show') else [shown]
+        yield from [opened, shown, raw('</details>')] if fold in (True, 'show') else [shown]
     for output in cell.get('outputs', []): yield output_of(output, said, pictures)
 
 
@@ -134,7 +132,7 @@ def options_of(source):
     lines = re.findall(r'^#\|\s*(.*)$', source, re.M)
     options = yaml.safe_load('\n'.join(lines)) or {}
     if len(options) < len(lines): raise ValueError(f'a directive stands twice: {lines}')
-    return directives(source)
+    return options
 
 
 def output_of(output, said, pictures):
@@ -153,10 +151,10 @@ def figure_of(output, said, pictures):
     file = pictures/f'{len([*pictures.iterdir()])}.png'
     file.write_bytes(base64.b64decode(text_of(output['data']['image/png'])))
     size = output.get('metadata', {}).get('image/png', {})
-    alt, caption = (yaml.safe_load(said.get(key, '') or "''") for key in ('fig-alt', 'fig-cap'))
+    caption = said.get('fig-cap')
     numbers = ''.join(f' {k}="{v}"' for k, v in size.items() if k in ('width', 'height'))
     image = (f'<figure class="figure"><p><img src="{pictures.name}/{file.name}" '
-             f'class="figure-img" alt="{escape(alt)}"{numbers}></p>')
+             f'class="figure-img" alt="{escape(said.get("fig-alt", ""))}"{numbers}></p>')
     parts = [raw('<figcaption>'), caption, raw('</figcaption>')] if caption else []
     return '\n\n'.join([raw(image), *parts, raw('</figure>')])
 
@@ -169,14 +167,6 @@ def local(html, name, files):
         target = posixpath.normpath(posixpath.join(here, match[1]))
         return f'href="{posixpath.relpath(files.get(target, target), here or ".")}'
     return re.sub(r'href="(?!https?:)([^"#]+\.ipynb)', link, html)
-
-
-BUTTON = '<button class="code-copy-button" title="Copy to Clipboard"><i class="bi"></i></button>'
-
-def with_buttons(html):
-    html = re.sub(r'<pre\s+class="sourceCode python"',
-                  '<pre class="sourceCode python code-with-copy"', html)
-    return re.sub(r'(code-with-copy".*?)</pre>', rf'\1{BUTTON}</pre>', html, flags=re.S)
 
 
 def whole(head, body, name, files, processed):
@@ -221,14 +211,6 @@ def list_faults(html):
     "Numbered lists that no author meant: of one item, past 1 at the start, or with letters."
     return [found for found in lists_of(html)
             if found[0] == 'ol' and (found[2] < 2 or found[1] != ('1', '1'))]
-
-
-def shapes(cells, read):
-    "The lists in cells of Markdown, as a reader of it sees them."
-    import pypandoc
-    options = ['--mathml', '--wrap=none', '--quiet']   # labels of several pages are alike
-    book = '\n\n<!-- -->\n\n'.join(cells)
-    return [*lists_of(pypandoc.convert_text(book, 'html', read, extra_args=options))]
 
 
 def pipe_faults(html):

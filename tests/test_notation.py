@@ -9,30 +9,23 @@ import pytest
 from pages import NBS, read
 
 CHAPTERS = sorted((NBS/'3_papers').glob('*.ipynb'))
-NOTATION = NBS/'6_reference'/'90_notation.ipynb'
 # as they stand in formulas, alone: no part of a name, no index and no label above a letter
 ALONE = r'(?<![\\A-Za-z{{_^]){}(?![A-Za-z])'
 LETTERS = {'𝒜': r'\\mathcal\s*\{?A\b\}?|𝒜', 'σ': r'\\sigma(?![A-Za-z])',
            **{letter: ALONE.format(letter) for letter in 'qsP'}}
 
 
-def prose(cells):
-    texts = (''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
-    return [re.sub(r'(?m)^\|.*$', '', text) for text in texts]
-
-
-def used_letters(cells):
-    "The letters that clash, as far as the chapter's formulas use them; tables aside."
-    formula = re.compile(r'\$\$.*?\$\$|\$[^$]+\$', re.S)
-    formulas = [f for text in prose(cells) for f in formula.findall(text)]
+def used_letters(texts):
+    "The letters that clash, as far as formulas use them; tables aside."
+    plain = (re.sub(r'(?m)^\|.*$', '', text) for text in texts)
+    formulas = [f for text in plain for f in re.findall(r'\$\$.*?\$\$|\$[^$]+\$', text, re.S)]
     return {letter for letter, pattern in LETTERS.items()
             if any(re.search(pattern, f) for f in formulas)}
 
 
-def meanings(cells, head):
+def meanings(texts, head):
     "Letter -> what the table with this head says it is, in the column *here*."
-    text = '\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
-    found = {}
+    found, text = {}, '\n'.join(texts)
     for table in re.findall(rf'^\| {head} \| here \|.*\n\|[-:| ]+\n((?:\|.*\n?)+)', text, re.M):
         for row in table.splitlines():
             thing, here = (part.strip() for part in re.split(r'(?<!\\)\|', row)[1:3])
@@ -41,43 +34,24 @@ def meanings(cells, head):
     return found
 
 
-def cells_of(path): return read(path).cells
-
-
 def words(text): return {word.rstrip('s') for word in re.findall(r'[a-z]+', text.lower())}
 
 
-def faults(cells, course):
+COURSE = meanings(read(NBS/'6_reference'/'90_notation.ipynb').markdown(), 'thing')
+
+
+def faults(texts):
     "Letters that are used and not declared, declared twice, or mean something else in silence."
-    own = meanings(cells, 'in this chapter')
-    wrong = [f'{letter} is used and stands in no row of the table at the head'
-             for letter in sorted(used_letters(cells) - set(own))]
+    own = meanings(texts, 'in this chapter')
+    for letter in sorted(used_letters(texts) - set(own)):
+        yield f'{letter} is used and stands in no row of the table at the head'
     for letter, things in own.items():
-        if len(things) > 1: wrong.append(f'{letter} has two rows: {things}')
-        common = ' '.join(course.get(letter, []))
+        if len(things) > 1: yield f'{letter} has two rows: {things}'
+        common = ' '.join(COURSE.get(letter, []))
         same = words(common) & words(things[0]) - {'the', 'of', 'a', 'and', 'or', 'on'}
         if not same and 'elsewhere' not in things[0]:
-            wrong.append(f'{letter}: {things[0]!r} here, {common!r} in the course')
-    return wrong
-
-
-COURSE = meanings(cells_of(NOTATION), 'thing')
-
-
-def test_the_course_says_what_the_letters_are(): assert {'s', 'q', 'σ'} <= set(COURSE)
+            yield f'{letter}: {things[0]!r} here, {common!r} in the course'
 
 
 @pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.stem)
-def test_letters_keep_their_meaning(path): assert faults(cells_of(path), COURSE) == []
-
-
-def chapter(row, text):
-    head = f'| in this chapter | here | P1 |\n|---|---|---|\n{row}\n'
-    return [dict(cell_type='markdown', source=head), dict(cell_type='markdown', source=text)]
-
-
-@pytest.mark.parametrize('row, text', [
-    ('| target | $g$ | $g$ |', r'The weights $\mathcal A[f]$.'),
-    ('| positional encoding | $P$ | – |', 'It reads $P(x)$.'),
-    ('| scores | $s$ | – |\n| slices | $s$ | – |', 'Scores $s$.')])
-def test_other_meaning_is_found(row, text): assert faults(chapter(row, text), COURSE)
+def test_letters_keep_their_meaning(path): assert [*faults(read(path).markdown())] == []

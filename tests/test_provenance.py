@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import pages, read as notebook
 
 from eqtutor.files import NOTE, provenance_mark, with_note
 from eqtutor.papers.reproduce import Job, Place, Plan, progress_of
@@ -86,10 +87,7 @@ def files_of(patterns): return {p for pattern in patterns for p in RESULTS.glob(
 
 def shown(chapter):
     "Markdown of a chapter, its own and that of its outputs."
-    for cell in read(ROOT/f'{chapter}.ipynb')['cells']:
-        if cell['cell_type'] == 'markdown': yield ''.join(cell['source'])
-        for output in cell.get('outputs', []):
-            yield ''.join(output.get('data', {}).get('text/markdown', []))
+    return [text for _, text in pages(notebook(ROOT/f'{chapter}.ipynb'))]
 
 def test_all_result_files_are_known_here():
     known = set().union(*map(files_of, QUOTES.values()), files_of(ELSEWHERE))

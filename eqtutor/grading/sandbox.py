@@ -64,9 +64,9 @@ if os.name == 'posix':   # on Windows `check` works, and nothing here
 PACKAGE = Path(__file__).resolve().parents[1]
 INSIDE = Path('/package/eqtutor')   # the package, as the sandbox sees it
 # all that it sees of the package: what answers may use, and what runs them
-SHOWN = ('__init__.py', 'names.py', 'interpreter.py', 'groups.py', 'actions.py', 'equivariance.py',
-         'core.py', 'kernels', 'nn', 'grading/limits.py', 'grading/prelude.py',
-         'grading/worker.py', 'tutor/values.py')
+SHOWN = ('__init__.py', 'names.py', 'interpreter.py', 'group_tables.py', 'groups.py',
+         'actions.py', 'equivariance.py', 'core.py', 'kernels', 'nn', 'grading/limits.py',
+         'grading/prelude.py', 'grading/worker.py', 'tutor/values.py')
 SYSTEM = ('/usr/lib', '/usr/lib32', '/usr/lib64', '/usr/local/lib', '/lib', '/lib64', '/nix/store',
           '/etc/ld.so.cache', '/etc/alternatives', '/sys/devices/system/cpu')
 NOBODY = '65534'

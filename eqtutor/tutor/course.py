@@ -71,6 +71,6 @@ def marks_of(
         paths = course_chapters([chapter_of(id)]).values()
     except (FileNotFoundError, ValueError):
         return None
-    head = re.compile(rf'\*\*Exercise {re.escape(id)} \([^()]*?([0-9]+) marks?\)')
+    head = re.compile(rf'> \*\*Exercise {re.escape(id)} \([^()]*?([0-9]+) marks?,')
     found = (head.search(p.read_text(encoding='utf-8')) for p in paths)
     return next((int(m[1]) for m in found if m), None)

@@ -128,7 +128,7 @@ def first_hint(
         return ''
     cells = [c for p in paths for c in json.loads(p.read_text(encoding='utf-8'))['cells']]
     for source in (''.join(c['source']) for c in cells):
-        if not source.startswith(f'**Exercise {id} '): continue
+        if not source.startswith(f'> **Exercise {id} '): continue
         hint = re.search(r'<summary>Hint 1</summary>(.*?)</details>', source, re.S)
         return hint[1].strip() if hint else ''
     return ''

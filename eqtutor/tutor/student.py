@@ -116,7 +116,7 @@ def student_code(
 def student_text(source:str)->tuple[str, dict]:
     "What a student gets for a text, and its metadata."
     if mark := marked_exercise(source): return EMPTY_PROOF, nbgrader_cell(mark[1], 'ex', 'markdown')
-    task = re.match(r'\*\*Exercise (\d+[a-z]?\.\d+)', source)
+    task = re.match(r'> \*\*Exercise (\d+[a-z]?\.\d+)', source)
     if task and get_exercise(task[1]):
         return source, nbgrader_cell(task[1], 'task', 'markdown')
     return source, {}

@@ -210,3 +210,27 @@ def test_control_groups_go_when_their_sandbox_has_gone():
                    for group in Path(parent).glob(f'eqtutor-{os.getpid()}-*')]
         assert len(folders) == len(names)
     assert not any(folder.exists() for folder in folders)
+
+
+# --- a server that ends
+
+LEAVE = '''
+import multiprocessing.forkserver as forkserver
+import sys
+from pathlib import Path
+from eqtutor.grading import ready
+own, other = (Path(sys.argv[1])/name for name in ('own', 'other'))
+forkserver._forkserver._forkserver_address = str(own)
+ready.COMMAND = 0   # as if it had been killed
+for socket in own, other: socket.touch()
+ready.leave_nothing()
+assert other.exists() and not own.exists()
+other.rename(own)
+ready.leave_nothing()
+assert not own.parent.exists()
+'''
+
+def test_a_server_takes_away_its_own_socket_and_the_folder_if_nothing_else_is_in_it(tmp_path):
+    folder = tmp_path/'sockets'
+    folder.mkdir()
+    subprocess.run([sys.executable, '-c', LEAVE, folder], cwd=Path(__file__).parents[2], check=True)

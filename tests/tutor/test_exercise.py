@@ -85,7 +85,7 @@ def cell(kind, source):
 
 def test_an_id_with_a_letter_works_from_notebook_to_card(chapter_24b):
     assert [e.id for e in chapter_exercises('24b_e4_networks')] == ['24b.1']
-    task = '**Exercise 24b.1 (code, 2 marks).** Double it.'
+    task = '> **Exercise 24b.1 (code, 2 marks, 5 minutes, ●○○).** Double it.'
     solution = '#| solution 24b.1\ndef double(x):\n    return 2*x'
     author = {'cells': [cell('markdown', task), cell('code', solution),
                         cell('code', "#| check 24b.1\ncheck('24b.1', double)")]}

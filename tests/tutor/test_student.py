@@ -68,7 +68,7 @@ def small_notebook():
     "A notebook with a cell of each kind."
     solution = ('#| code-fold: true\n#| solution 1.2\n'
                 'def centre(group):\n    "It."\n    return secret')
-    task = '**Exercise 1.1 (proof, 3 marks).** Show it.'
+    task = '> **Exercise 1.1 (proof, 3 marks, 9 minutes, ●○○).** Show it.'
     cells = [cell('code', '#| default_exp x'), cell('markdown', task),
              cell('markdown', '<!-- solution 1.1 -->\nsecret'), cell('code', solution),
              cell('code', "#| check 1.2\ncheck('1.2', centre)"), cell('code', '#| cuda\ntrain()'),
@@ -142,7 +142,7 @@ def test_the_marks_are_those_of_the_records(built):
         assert sum(points.values()) == sum(e.marks for e in asked)
         text = '\n'.join(''.join(c['source']) for c in cells)
         for e in asked:
-            assert re.search(rf'\({e.kind}( the picture)?, {e.marks} marks?\)', text), e.id
+            assert re.search(rf'\({e.kind}( the picture)?, {e.marks} marks?, ', text), e.id
 
 
 def test_no_exercise_asks_for_what_the_chapter_shows():

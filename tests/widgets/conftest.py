@@ -3,13 +3,11 @@
 The fonts are the tests' own, wide ones that come with matplotlib: whether a page fits a phone must
 not depend on the fonts of the machine that asks.
 """
-import base64
 import shutil
 from functools import cache
-from pathlib import Path
 
-import matplotlib
 import pytest
+import site_pages
 
 from .engine_page import PAGE, EnginePage
 from .examples import MAKE
@@ -17,28 +15,13 @@ from .examples import MAKE
 BROWSERS = 'chromium', 'chromium-browser', 'google-chrome'
 FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
          '--disable-background-networking', '--disable-component-update', '--disable-sync']
-FONTS = [('test sans', 'normal', 'DejaVuSans'), ('test sans', 'bold', 'DejaVuSans-Bold'),
-         ('test mono', 'normal', 'DejaVuSansMono'), ('test math', 'normal', 'DejaVuSerif')]
-FAMILIES = ('*{font-family:"test sans"!important}'
-            ':is(pre,code),:is(pre,code) *{font-family:"test mono"!important}'
-            'math,math *{font-family:"test math"!important}')
-
-
-@cache
-def fonts():
-    "A style element that holds the fonts and uses them for everything."
-    folder = Path(matplotlib.get_data_path())/'fonts'/'ttf'
-
-    def face(family, weight, file):
-        data = base64.b64encode((folder/f'{file}.ttf').read_bytes()).decode()
-        return (f'@font-face{{font-family:"{family}";font-weight:{weight};'
-                f'src:url(data:font/ttf;base64,{data})}}')
-    return '<style>' + ''.join(face(*font) for font in FONTS) + FAMILIES + '</style>'
+STYLE = (f'<style>{site_pages.fonts()}'
+         ':is(math, math *) { font-family: "test math" !important; }</style>')
 
 
 def with_fonts(html):
-    if '<title>' not in html: return fonts() + html
-    return html.replace('<title>', f'{fonts()}<title>', 1)
+    if '<title>' not in html: return STYLE + html
+    return html.replace('<title>', f'{STYLE}<title>', 1)
 
 
 @pytest.fixture(scope='module')

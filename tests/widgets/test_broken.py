@@ -7,13 +7,13 @@ broken.
 import re
 
 import pytest
-from page_rules import WORDS
 from pages import Notebook, read_all, stored
 
 from eqtutor.widgets import RotateAndPermute, TurnThePicture, whole_page
 
 from .examples import MAKE, NoPermutation, letter, two_layers
 
+WORDS = re.compile(r'\b(broken|breaks?|forgets|wrong|not turned|not permuted|twin)\b', re.I)
 PREPARED, TURN = '.eqtutor-frames, .eqtutor-spots', '.eqtutor-turn'
 NAME = re.compile(r'<(?:div|section) id="eqtutor-[^>]*aria-label="([^"]*)"')
 CARD = re.compile(r'<article [^>]*aria-label="([^"]*)"')
@@ -120,8 +120,8 @@ def test_which_widgets_are_to_show_a_fault():
         output = dict(output_type='display_data', data={'text/html': html})
         return dict(cell_type='code', source=source, outputs=[output])
     right = MAKE['click']().html()
-    nb = Notebook('x.ipynb', [
+    nb = Notebook('x.ipynb', {'cells': [
         cell('w', right), cell('w.expect_broken()', right), cell('w', silent().html()),
         cell('w.expect_broken()', '<p>no widget</p>'),
-        cell('w', '<section id="eqtutor-1" aria-label="x"><article aria-label="broken network">')])
+        cell('w', '<section id="eqtutor-1" aria-label="x"><article aria-label="broken network">')]})
     assert [i for i, _ in broken_ones(nb)] == [1, 2, 4]

@@ -1,17 +1,16 @@
 "The student's copy in JupyterLab: as it is opened, and again when all cells have run."
-import json
 import re
 
 import pytest
+from pages import read
 
 from eqtutor.tutor.student import copy_course
 
-from .test_lab import jupyterlab, open_notebook, visitor
+from .test_lab import jupyterlab, keep_quiet, open_notebook, visitor
 
-# one of each part
+# one of each part; one that is quick to run
 LESSONS = ('1_foundations/02_actions', '2_training/11_cost', '3_papers/25_one_frame',
            '4_course/30_results')
-QUICK = LESSONS[0], LESSONS[3]   # to run
 
 
 @pytest.fixture(scope='module')
@@ -19,13 +18,7 @@ def folder(tmp_path_factory):
     "A copy of the course, and a JupyterLab that keeps all cells of a notebook in the page."
     folder = tmp_path_factory.mktemp('copy')
     copy_course(folder/'work')
-    settings = {'apputils-extension/notification': dict(
-                    fetchNews='false', checkForUpdates=False, doNotDisturbMode=True),
-                'notebook-extension/tracker': dict(windowingMode='none')}
-    for name, values in settings.items():
-        file = folder/'settings'/'@jupyterlab'/f'{name}.jupyterlab-settings'
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(values))
+    keep_quiet(folder, {'notebook-extension/tracker': dict(windowingMode='none')})
     return folder
 
 
@@ -57,13 +50,12 @@ def holds(page, nb, run):
     "Does the page show each caption, and each fold closed, and no directive?"
     seen = page.evaluate(SEEN)
     # those that stand in the open
-    captions = [re.match(r'\*Figure (\d+)', ''.join(c['source'])) for c in nb['cells']]
+    captions = [re.match(r'\*Figure (\d+)', c['source']) for c in nb.cells]
     assert seen['captions'] == [int(caption[1]) for caption in captions if caption]
     assert all(seen['pictures']) if run else not any(seen['pictures'])
-    hidden = [c for c in nb['cells'] if c['metadata'].get('jupyter', {}).get('source_hidden')]
-    assert seen['folds'] == [''.join(c['source']).partition('\n')[0].strip() for c in hidden]
-    assert hidden and not seen['opened']
-    assert len(seen['texts']) > 10
+    hidden = [c for c in nb.cells if c['metadata'].get('jupyter', {}).get('source_hidden')]
+    assert seen['folds'] == [c['source'].partition('\n')[0].strip() for c in hidden]
+    assert hidden and not seen['opened'] and len(seen['texts']) > 10
     assert not [t for t in seen['texts'] if re.search(r'\{#[\w-]+\}|^:::|^#\|', t, re.M)]
     assert not seen['errors']
 
@@ -96,20 +88,6 @@ def page(browser, server):
     with visitor(browser, server) as page: yield page
 
 
-def as_opened(page, server, folder, lesson):
-    "The copy of a lesson in JupyterLab, all cells there; none has run."
-    from playwright.sync_api import expect
-    name = f'nbs/{lesson}.ipynb'
-    nb = json.loads((folder/'work'/name).read_text(encoding='utf-8'))
-    open_notebook(page, server, name)
-    expect(page.locator('.jp-Notebook .jp-Cell')).to_have_count(len(nb['cells']), timeout=60_000)
-    expect(page.locator('.jp-MarkdownCell .jp-RenderedMarkdown')).to_have_count(
-        sum(c['cell_type'] == 'markdown' for c in nb['cells']), timeout=60_000)
-    holds(page, nb, run=False)
-    follow_links(page, server)
-    return nb
-
-
 def run_all(page):
     from playwright.sync_api import expect
     page.get_by_role('menuitem', name='Run', exact=True).click()
@@ -123,16 +101,19 @@ def run_all(page):
     page.wait_for_function(f"() => ({SEEN})().pictures.every(n => n)")
 
 
-@pytest.mark.parametrize('lesson', [lesson for lesson in LESSONS if lesson not in QUICK])
-def test_every_caption_and_fold_is_there(page, server, folder, lesson):
-    as_opened(page, server, folder, lesson)
-
-
-@pytest.mark.parametrize('lesson', [
-    lesson if lesson in QUICK else pytest.param(lesson, marks=pytest.mark.slow)
-    for lesson in LESSONS])
-def test_every_caption_and_fold_is_there_before_and_after_all_cells_run(
-        page, server, folder, lesson):
-    nb = as_opened(page, server, folder, lesson)
+@pytest.mark.parametrize('lesson, runs', [
+    *((lesson, lesson in (LESSONS[0], LESSONS[3])) for lesson in LESSONS),
+    *(pytest.param(lesson, True, marks=pytest.mark.slow) for lesson in LESSONS[1:3])])
+def test_every_caption_fold_and_link_is_there_and_when_all_cells_have_run(
+        page, server, folder, lesson, runs):
+    from playwright.sync_api import expect
+    nb = read(folder/f'work/nbs/{lesson}.ipynb', folder/'work')
+    open_notebook(page, server, nb.name)
+    expect(page.locator('.jp-Notebook .jp-Cell')).to_have_count(len(nb.cells), timeout=60_000)
+    expect(page.locator('.jp-MarkdownCell .jp-RenderedMarkdown')).to_have_count(
+        len(nb.markdown()), timeout=60_000)
+    holds(page, nb, run=False)
+    follow_links(page, server)
+    if not runs: return
     run_all(page)
     holds(page, nb, run=True)

@@ -67,9 +67,16 @@ def prepare(folder):
     books = {LESSON.name: book, 'turn.ipynb': notebook(*TURN), 'meter.ipynb': notebook(METER)}
     for name, nb in books.items():
         (folder/'work'/name).write_text(json.dumps(nb), encoding='utf-8')
-    (quiet := folder/'settings'/'@jupyterlab'/'apputils-extension').mkdir(parents=True)
+    keep_quiet(folder)
+
+
+def keep_quiet(folder, more=()):
+    "Settings of a JupyterLab that asks nothing, and more settings by name."
     silence = dict(fetchNews='false', checkForUpdates=False, doNotDisturbMode=True)
-    (quiet/'notification.jupyterlab-settings').write_text(json.dumps(silence))
+    for name, values in {'apputils-extension/notification': silence, **dict(more)}.items():
+        file = folder/'settings'/'@jupyterlab'/f'{name}.jupyterlab-settings'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
 
 
 def free_port():

@@ -28,9 +28,11 @@ class Statement:
 
 # --- statements
 
-KINDS = 'Definition', 'Lemma', 'Proposition', 'Theorem', 'Corollary', 'Rule', 'Exercise'
-HEAD = re.compile(rf'^\*\*({"|".join(KINDS)}) (\d+[a-z]?\.\d+)(?: \(([^)]*)\))?\.?\*\*\.?[ ]?',
-                  re.M)
+KINDS = ('Definition', 'Lemma', 'Proposition', 'Theorem', 'Corollary', 'Rule', 'Counter-example',
+         'Exercise')
+# `> **Theorem 5.1 (a name).** What holds.`; a counter-example may go without a number
+HEAD = re.compile(rf'^> \*\*({"|".join(KINDS)})(?: (\d+[a-z]?\.\d+))?'
+                  r'(?: \(((?:[^()]|\([^()]*\))*)\))?\.\*\*\s?', re.M)
 FIRST_WORDS = 110   # letters of a statement that fit on a line
 
 
@@ -52,18 +54,24 @@ def statements_of(
         text = re.sub(r'<details.*?</details>', '', text, flags=re.S)
         marks = [*HEAD.finditer(text), *re.finditer(r'^##+ (.*)$', text, re.M)]
         for mark in sorted(marks, key=lambda m: m.start()):
-            if mark.re is HEAD: yield as_statement(mark, text, path, anchor)
-            else: anchor = anchor_of(mark[1])
+            if mark.re is not HEAD: anchor = anchor_of(mark[1])
+            elif mark[2]: yield as_statement(mark, text, path, anchor)
 
 
 def as_statement(mark:re.Match, text:str, path:str, anchor:str)->Statement:
     "The statement that begins at a mark."
     kind, number, name = mark[1], mark[2], mark[3] or ''
-    body = text[mark.end():].partition('\n\n')[0]
-    if aside := re.match(r'(?:\*\(([^)]*)\)\*|\(([^)]*)\)\.?)\s*', body):
-        name, body = name or aside[1] or aside[2], body[aside.end():]
+    body = unquoted('> ' + text[mark.end():]).partition('\n\n')[0]
     terms = terms_of(name, body) if kind == 'Definition' else ()
     return Statement(kind, number, name, first_words(body), path, anchor, terms)
+
+
+def unquoted(
+    text:str, # markdown that begins with a quotation
+)->str:
+    "The quotation, without the marks before its lines."
+    quotation = re.match(r'(?:>.*(?:\n|$))*', text)
+    return re.sub(r'^> ?', '', quotation[0], flags=re.M).strip()   # type: ignore[index]
 
 
 CODE = r'(\$[^$]*\$|`[^`]*`)'   # what keeps its stars and brackets

@@ -12,7 +12,9 @@ from typing import Any
 
 from eqtutor.tutor.course import chapter_of
 from eqtutor.tutor.reading import DRAWN, FOLD, SHOWN, folds_of_text, why_folded
+from eqtutor.tutor.student import cell_mark
 
+from .index import HEAD, unquoted
 from .names import all_names
 
 COLUMNS = 88   # of code on a page
@@ -113,6 +115,58 @@ class FoldCells:
                 cell.source = cell.source.rstrip().removesuffix('</details>').rstrip()
             self.nb.cells.append(cell)
             if words and not after: self.nb.cells.append(text('</details>'))
+
+
+# --- statements and exercises
+
+BLOCK = re.compile(rf'(?={HEAD.pattern})(?:^>.*(?:\n|\Z))+', re.M)
+
+
+class FrameStatements:
+    """Makes a division of each quoted statement and exercise, `.statement.theorem` or `.exercise`.
+    That of an exercise holds its hints, too, and the solution and check that follow."""
+    def __init__(self, nb): self.nb = nb
+
+    def begin(self)->None:
+        from execnb.nbio import mk_cell
+        cells, asked = list[Any](), ''
+        for cell in self.nb.cells:
+            if asked and exercise_of(cell) != asked:
+                cells.append(mk_cell(':::::', 'markdown'))
+                asked = ''
+            if cell.cell_type == 'markdown':
+                head = HEAD.match(cell.source)
+                if head and head[1] == 'Exercise':
+                    asked = head[2]
+                    cells.append(mk_cell('::::: {.exercise}', 'markdown'))
+                cell.source = BLOCK.sub(framed, cell.source)
+            cells.append(cell)
+        self.nb.cells = cells + [mk_cell(':::::', 'markdown')]*bool(asked)
+
+
+def exercise_of(
+    cell:Any,
+)->str:
+    "The exercise that a cell solves or checks, '5.4'; '' of any other cell."
+    directives = getattr(cell, 'directives_', None) or {}
+    mark = cell_mark(cell.source) if isinstance(cell.source, str) else None
+    return mark[1] if mark else ''.join(directives.get('solution') or directives.get('check') or [])
+
+
+def framed(
+    block:re.Match, # a quotation that begins with the head of a statement
+)->str:
+    "The statement as a division; of an exercise what it asks, under a line about it."
+    text, head = unquoted(block[0]), HEAD.match(block[0])
+    if head[1] != 'Exercise':   # type: ignore[index]
+        kind = head[1].lower()   # type: ignore[index]
+        return f':::: {{.statement .{kind}}}\n{text}\n::::\n'
+    *about, difficulty = head[3].split(', ')   # type: ignore[index]
+    points = difficulty.count('●')
+    task = unquoted('> ' + block[0][head.end():])   # type: ignore[index]
+    return (f'[**Exercise {head[2]}** [{" · ".join(about)} · '   # type: ignore[index]
+            f'<span role="img" aria-label="difficulty {points} of 3">{difficulty}</span>]'
+            f'{{.about}}]{{.exercise-head}}\n\n{task}\n')
 
 
 # --- links

@@ -1,4 +1,5 @@
-"""04 Equivariance: averaging a function over a group, and which layers a mirror breaks."""
+"""04 Equivariance: a test that is not fooled, a function averaged over a group, and which layers a
+mirror breaks."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -46,8 +47,54 @@ def input_not_moved(f, group):
     return lambda x: moved_copies(f, group, x, before=False, after=1).mean(0)
 
 
-BARS = ('plain conv', 'symmetric conv', 'stride 2, 8×8', 'stride 2, 9×9', 'coordinates x, y',
-        'radius only', 'coordinate y only', 'stride 2, 8×9')
+# the student's `broken`, on a convolution with its filter and stride
+ON_A_LAYER = ('fn(lambda f: torch.sinh(F.conv2d(f, case[0], stride=case[1])), case[2], '
+              'case[3])')
+def averaged(w, group, elements):
+    "The filter, averaged over some of the group's moves."
+    return torch.stack([act(group, h, w) for h in elements]).mean(0)
+
+def layers_to_judge(seed):
+    "Layers that are right, and such as a hasty test accepts."
+    c2, p4, p4m = get_group('C2'), get_group('p4'), get_group('p4m')
+    w = normal(1, 1, 5, 5, seed=seed)   # on 3×3 turns bring the mirrors along
+    round_, turns = averaged(w, p4m, p4m.elements), averaged(w, p4, p4.elements)
+    half, slight = averaged(w, p4, (0, 2)), round_ + w/1000
+    mirror, diagonal = averaged(w, p4m, (0, 4)), averaged(w, p4m, (0, 7))
+    return [(round_, 1, 9, p4m), (round_, 1, 8, p4), (turns, 1, 9, p4), (half, 1, 9, c2),
+            (w, 1, 9, p4), (w, 1, 8, p4m), (half, 1, 9, p4), (turns, 1, 9, p4m),
+            (mirror, 1, 9, p4m), (diagonal, 1, 9, p4m), (slight, 1, 9, p4),
+            (round_, 2, 9, p4m), (round_, 2, 8, p4), (half, 2, 8, p4), (round_, 2, 8, p4m)]
+
+def judged(layer, n, group, elements=None, f=None, limit=1e-10, move=True):
+    "Whether the roads part, for the elements that are tried."
+    f = torch.randn(1, 1, n, n, dtype=torch.float64) if f is None else f
+    def gap(h):
+        return (layer(act(group, h, f)) - (act(group, h, layer(f)) if move else layer(f))).abs()
+    tried = group.elements if elements is None else elements(group)
+    return bool(max(gap(h).max() for h in tried) > limit*layer(f).abs().max())
+
+def broken(layer, n, group): return judged(layer, n, group)
+
+def first_turn_alone(layer, n, group): return judged(layer, n, group, lambda g: [1])
+
+def last_element_alone(layer, n, group): return judged(layer, n, group, lambda g: [len(g) - 1])
+
+def half_turn_alone(layer, n, group):
+    return judged(layer, n, group, lambda g: [2 if len(g) > 2 else 1])
+
+def on_a_flat_picture(layer, n, group):
+    return judged(layer, n, group, f=torch.ones(1, 1, n, n, dtype=torch.float64))
+
+def wide_tolerance(layer, n, group): return judged(layer, n, group, limit=.05)
+
+def asks_for_invariance(layer, n, group): return judged(layer, n, group, move=False)
+
+def the_other_way_round(layer, n, group): return not judged(layer, n, group)
+
+
+BARS = ('plain conv', 'symmetric conv', 'stride 2, 8×8', 'stride 2, 9×9', 'coordinates',
+        'radius only', 'row only', 'stride 2, 8×9')
 
 def bars(*broken): return {name: name in broken for name in BARS}
 
@@ -73,22 +120,46 @@ EXERCISES = [
         Mistake(input_not_moved, 'The input is not moved: you average moved copies of one output.'),
     ]),
     Exercise('4.3', 'predict', 2, name='broken_under_mirror',
-             right=bars('plain conv', 'stride 2, 8×8', 'coordinates x, y'), mistakes=[
-        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates x, y', 'coordinate y only',
+             right=bars('plain conv', 'stride 2, 8×8', 'coordinates'), mistakes=[
+        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates', 'row only',
                      'stride 2, 8×9'),
-                'That is so under p4. The mirror reverses columns only: it keeps y, and 9 columns '
-                'leave nothing over.'),
-        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates x, y', 'coordinate y only'),
-                'The mirror changes x alone. A layer that is told y sees the same y as before.'),
-        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates x, y', 'stride 2, 8×9'),
+                'That is so under p4. The mirror reverses columns only: it keeps the rows, and 9 '
+                'columns leave nothing over.'),
+        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates', 'row only'),
+                'The mirror changes the column alone. A layer that is told the row sees the same '
+                'row as before.'),
+        Mistake(bars('plain conv', 'stride 2, 8×8', 'coordinates', 'stride 2, 8×9'),
                 'On 8×9 pixels a row is left over, and no column. The mirror moves no rows.'),
-        Mistake(bars('plain conv', 'coordinates x, y'),
+        Mistake(bars('plain conv', 'coordinates'),
                 'The stride still fails on 8×8: of 8 columns one is left over at one side, and '
                 'the mirror puts it at the other.'),
         Mistake(bars('plain conv', 'stride 2, 8×8'),
-                'The coordinates still fail: the mirror keeps y, but it turns x into −x.'),
-        Mistake(bars('stride 2, 8×8', 'coordinates x, y'),
+                'The coordinates still fail: the mirror keeps the row, and changes the column.'),
+        Mistake(bars('stride 2, 8×8', 'coordinates'),
                 'A generic filter has no mirror symmetry, either: the plain convolution still '
                 'fails.'),
+    ]),
+    Exercise('4.4', 'code', 4, broken, layers_to_judge, ON_A_LAYER, [
+        Mistake(the_other_way_round,
+                'It says True for the layers that are right: asked is whether one is broken.',
+                worth=2),
+        Mistake(first_turn_alone,
+                'Only element 1 is tried. A filter with all four turns may still break the '
+                'mirrors.'),
+        Mistake(last_element_alone,
+                'Only the last element is tried. Try each of `group.elements`.'),
+        Mistake(half_turn_alone,
+                'A filter that is the same after half a turn passes. Try each of '
+                '`group.elements`.'),
+        Mistake(on_a_flat_picture,
+                'On a picture without detail every move leaves the input as it is, and most faults '
+                'hide. Take noise.'),
+        Mistake(wide_tolerance,
+                'A fault of one thousandth of the output passes. In float64 rounding is below '
+                '1e-10.',
+                worth=2),
+        Mistake(asks_for_invariance,
+                'You ask that the output stay as it is: that is invariance. Compare with the '
+                'output, moved.'),
     ]),
 ]
