@@ -1,7 +1,8 @@
 """When does attention pay? Each small task with each network and seed, and tables of the runs.
 
-`python -m eqtutor.papers.small_runs` does what is missing; `--task A` one task alone; `--times`
-measures what a step of each network costs, which the runs of equal time need.
+`python -m eqtutor.papers.small_runs` does what is missing; `--task A` one task alone. `--times`
+measures what a step of each network costs, which the runs of equal time need, and `--rates` tries
+three learning rates for the networks of the comparisons that decide.
 """
 # Plain module: edited by hand, no notebook exports it.
 import argparse
@@ -38,12 +39,15 @@ from .small_tasks import (
 )
 
 FOLDER, BENCH = 'when-attention-pays', 'bench/small-tasks'
+RATES = f'{FOLDER}/rates'
 COMMAND = 'python -m eqtutor.papers.small_runs'
-SEEDS = 3
+SEEDS = 5
 FRESH = 10**6   # seed of the images to test on: no run is so long that it draws them
+CHOICE = 100    # seed of the trainings that choose a rate, and of the images they are judged by
+FACTORS = .5, 1., 2.  # of the task's rate
 
 Scores = dict[str, float]
-AROUND = 'variant', 'network', 'seed', 'steps', 'parameters'   # what a run has beside its scores
+AROUND = 'variant', 'network', 'seed', 'steps', 'lr', 'parameters'  # beside a run's scores
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,16 @@ class Entry:
     "A network of a task."
     name:str
     make:Callable[[], nn.Module]
-    equal_time:str = ''        # the entry whose time it is given; else all take as many steps
+    equal_time:str = ''        # the network in whose time it is trained, if not in its own
     only:tuple[str, ...] = ()  # the variants in which it takes part; all if empty
+    longer:int = 1             # how many times the steps of the others
+    searched:bool = False      # is its rate chosen of three?
+
+    @property
+    def label(self)->str:
+        "What it is called among the entries of its task."
+        if self.equal_time: return f'{self.name}, time of {self.equal_time}'
+        return self.name if self.longer == 1 else f'{self.name}, {self.longer} × the steps'
 
 
 @dataclass(frozen=True)
@@ -67,10 +79,12 @@ class Task:
     scores:Callable[[nn.Module, str], Scores]   # of a network, trained on a variant
     entries:Sequence[Entry]
     loss:Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    # of a network, on images that are not the test's; the less the better
+    choice:Callable[[nn.Module], float]|None = None
 
-    def entry(self, name:str)->Entry:
-        "The network that takes part under that name."
-        return next(entry for entry in self.entries if entry.name == name)
+    def entry(self, label:str)->Entry:
+        "The network that takes part under that label."
+        return next(entry for entry in self.entries if entry.label == label)
 
     def jobs(self, seeds:Sequence[int])->Iterator[tuple[str, Entry, int]]:
         "Those that take part in one variant only come last."
@@ -82,19 +96,37 @@ class Task:
 
     def steps_of(self, entry:Entry)->int|None:
         "None where equal time is asked for and no time is measured."
-        if not entry.equal_time: return self.steps
+        if not entry.equal_time: return self.steps*entry.longer
         rows = timings(BENCH)
-        names = entry.name.removesuffix(', equal time'), entry.equal_time
-        mine, other = (rows.get(f'{self.letter} {name}') for name in names)
+        mine, other = (rows.get(f'{self.letter} {name}')
+                       for name in (entry.name, entry.equal_time))
         return round(self.steps*other['time']/mine['time']) if mine and other else None
+
+    def rate_of(self, entry:Entry, variant:str)->float:
+        "The best of those that were tried for it in this variant; the task's where none was."
+        if variant != next(iter(self.variants)): return self.lr   # `try_rates` takes the first
+        tried = [run for run in (stored(RATES) or {'runs': []})['runs']
+                 if (run['task'], run['network']) == (self.letter, entry.label)]
+        if len(tried) < len(FACTORS): return self.lr
+        return min(tried, key=lambda run: run['loss'])['lr']
 
 
 # --- the tasks
 
 @cache
-def test_images(draw:Callable[[int, Generator], Batch], n:int=400)->Batch:
+def test_images(draw:Callable[[int, Generator], Batch], n:int=400, seed:int=FRESH)->Batch:
     "The same for all networks."
-    return draw(n, dice(FRESH))
+    return draw(n, dice(seed))
+
+@torch.no_grad()
+def choice_look_up(net:nn.Module)->float:
+    "Cross entropy on pictures of six pairs that no test has."
+    x, y = test_images(PAIRS['6 pairs'], seed=FRESH + CHOICE)
+    return F.cross_entropy(net(x), y).item()
+
+def choice_defocus(net:nn.Module)->float:
+    "Percent of the variance that is missed on pictures that no test has."
+    return relative_error(net, test_images(defocus, seed=FRESH + CHOICE))
 
 def fresh(draw:Callable[[int, Generator], Batch], n:int)->Callable[[int], Any]:
     "Images that are drawn anew at each step."
@@ -114,7 +146,7 @@ def score_same_pose(net:nn.Module, variant:str)->Scores:
     "Percent of fresh pictures that are answered rightly."
     return {'right': accuracy(net, test_images(same_pose))}
 
-PAIRS = {f'{n} pairs': partial(look_up, pairs=n) for n in (6, 4, 2)}
+PAIRS = {f'{n} pairs': partial(look_up, pairs=n) for n in (6, 4, 3, 2)}
 NEW = {name: partial(look, new=True) for name, look in PAIRS.items()}
 
 def score_look_up(net:nn.Module, variant:str)->Scores:
@@ -149,40 +181,61 @@ A = Task('A', 'same-pose', {'': fresh(same_pose, 16)}, 80, .01, score_same_pose,
     Entry('self-attention', partial(compare_net, 'self-attention', 23, 24, 10)),
     Entry('α_F', partial(compare_net, 'α_F', 10, 3)),
     Entry('convolution 7×7', partial(compare_net, 'conv', 4, 4, 7)),
-    Entry('convolution 7×7, equal time', partial(compare_net, 'conv', 4, 4, 7),
-          equal_time='self-attention'),
+    Entry('convolution 7×7', partial(compare_net, 'conv', 4, 4, 7), 'self-attention'),
     Entry('plain convolution 3×3', partial(compare_net, 'conv', 18, 18, 3, 'Z2')),
     Entry('convolution, places first',
           partial(compare_net, 'conv', 26, 26, 1, how='places first'))])
 
 SIX = '6 pairs',
+MEAN = 'convolution and the mean', partial(LookUpNet, 'conv', 24, 8, 3, hears_all=True)
+PLAIN = 'plain self-attention', partial(LookUpNet, 'self-attention', 40, 38, 4, 'Z2')
+SEVEN = 'convolution 7×7', partial(LookUpNet, 'conv', 12, 4, 7)
 B = Task('B', 'look-up', {name: fresh(look, 32) for name, look in PAIRS.items()}, 300, .005,
          score_look_up, [
-    Entry('self-attention', partial(LookUpNet, 'self-attention', 32, 32, 4)),
-    Entry('convolution and the mean, equal time',
-          partial(LookUpNet, 'conv', 24, 8, 3, hears_all=True), equal_time='self-attention'),
-    Entry('convolution and the mean', partial(LookUpNet, 'conv', 24, 8, 3, hears_all=True),
-          only=SIX),
-    Entry('convolution 7×7', partial(LookUpNet, 'conv', 12, 4, 7), only=SIX),
-    Entry('plain self-attention', partial(LookUpNet, 'self-attention', 40, 38, 4, 'Z2'),
-          only=SIX)])
+    Entry('self-attention', partial(LookUpNet, 'self-attention', 32, 32, 4), searched=True),
+    Entry(*MEAN, 'self-attention', searched=True),
+    Entry(*MEAN, only=SIX),
+    Entry('convolution 1×1 and a wide mean',
+          partial(LookUpNet, 'conv', 30, 30, 1, hears_all=True), 'self-attention', SIX),
+    Entry(*SEVEN, only=SIX),
+    Entry(*SEVEN, 'self-attention', SIX),
+    Entry(*PLAIN, only=SIX),
+    Entry(*PLAIN, 'self-attention', SIX, searched=True),
+    Entry('plain convolution and the mean',
+          partial(LookUpNet, 'conv', 44, 14, 3, 'Z2', hears_all=True), 'self-attention', SIX),
+    Entry('no encoding', partial(LookUpNet, 'no encoding', 32, 32), only=SIX),
+    Entry('E4 7×7', partial(LookUpNet, 'E4', 24, 22, 7), only=SIX),
+    Entry('ASC 7×7', partial(LookUpNet, 'ASC', 16, 12, 7), only=SIX),
+    Entry('α_F', partial(LookUpNet, 'α_F', 18, 4), only=SIX)], choice=choice_look_up)
 
+THREE = 'convolution 3×3, three', partial(DefocusNet, [conv(5, 3)]*3, 8)
+PLAIN_E4 = 'plain E4 5×5', partial(DefocusNet, [('E4', 40, 5)], 24, 'Z2')
+PLAIN_DEPTH = 'plain depth E4 5×5', partial(DefocusNet, [('depth E4', 40, 5)], 24, 'Z2')
 C = Task('C', 'defocus', {'': fresh(defocus, 16)}, 200, .01, score_defocus, [
-    Entry('E4 5×5', partial(DefocusNet, [('E4', 22, 5)], 14)),
-    Entry('convolution 3×3, three', partial(DefocusNet, [conv(5, 3)]*3, 8)),
-    Entry('convolution 3×3, three, equal time', partial(DefocusNet, [conv(5, 3)]*3, 8),
-          equal_time='E4 5×5'),
+    Entry('E4 5×5', partial(DefocusNet, [('E4', 22, 5)], 14), searched=True),
+    Entry('depth E4 5×5', partial(DefocusNet, [('depth E4', 22, 5)], 14), searched=True),
+    Entry(*THREE),
+    Entry(*THREE, 'E4 5×5', searched=True),
+    Entry(*THREE, 'ASC 5×5'),
+    Entry('plain convolution 3×3, three', partial(DefocusNet, [conv(10, 3)]*3, 16, 'Z2'),
+          'E4 5×5', searched=True),
     Entry('convolution 5×5, then 1×1', partial(DefocusNet, [conv(3, 5), conv(14, 1)], 8)),
     Entry('four times the parameters', partial(DefocusNet, [conv(12, 5), conv(14, 1)], 9)),
-    Entry('plain E4 5×5', partial(DefocusNet, [('E4', 40, 5)], 24, 'Z2')),
-    Entry('ASC 5×5', partial(DefocusNet, [('ASC', 8, 5)], 8))], F.mse_loss)
+    Entry(*PLAIN_E4),
+    Entry(*PLAIN_E4, 'E4 5×5', searched=True),
+    Entry(*PLAIN_DEPTH, 'E4 5×5', searched=True),
+    Entry('ASC 5×5', partial(DefocusNet, [('ASC', 8, 5)], 8))], F.mse_loss, choice_defocus)
 
+ASC = 'ASC', partial(digit_net, 'ASC', 12, 14)
+ATTENTION = 'self-attention', partial(digit_net, 'self-attention', 26, 26, 8)
 D = Task('D', 'digits', {'50 digits': few(50)}, 150, .01, score_digits, [
     Entry('convolution 3×3', partial(digit_net, 'conv', 10, 10)),
     Entry('α_F', partial(digit_net, 'α_F', 5, 7)),
     Entry('E4', partial(digit_net, 'E4', 20, 20)),
-    Entry('ASC', partial(digit_net, 'ASC', 12, 14)),
-    Entry('self-attention', partial(digit_net, 'self-attention', 26, 26, 8)),
+    Entry(*ASC),
+    Entry(*ASC, longer=3),
+    Entry(*ATTENTION),
+    Entry(*ATTENTION, longer=3),
     Entry('plain convolution 3×3', partial(digit_net, 'conv', 20, 20, 3, 'Z2'))])
 
 TASKS = {task.letter: task for task in (A, B, D, C)}
@@ -208,48 +261,96 @@ def perform(
     steps:int,
 )->Run:
     "Train and measure one network."
-    torch.manual_seed(seed)
-    net = entry.make()
-    train(net, task.variants[variant](seed), steps, task.lr, seed, task.loss)
+    lr = task.rate_of(entry, variant)
+    net = trained(task, variant, entry, seed, steps, lr)
     scores = {name: round(value, 4) for name, value in task.scores(net, variant).items()}
-    return {'variant': variant, 'network': entry.name, 'seed': seed, 'steps': steps,
+    return {'variant': variant, 'network': entry.label, 'seed': seed, 'steps': steps, 'lr': lr,
             'parameters': count_parameters(net), **scores}
+
+def trained(
+    task:Task,
+    variant:str,
+    entry:Entry,
+    seed:int,
+    steps:int,
+    lr:float,
+)->nn.Module:
+    "A network: its weights, its images and their order come from the seed."
+    torch.manual_seed(seed)
+    return train(entry.make(), task.variants[variant](seed), steps, lr, seed, task.loss)
+
+def kept(name:str, run:Run, runs:Sequence[Run], **about:Any)->None:
+    "Write a file of runs with one more, and by whom it was made."
+    record = stored(name) or {}
+    here, before = environment('cpu'), record.get('environment')
+    resumed = record.get('resumed', [])
+    if before and before != here and before not in resumed: resumed = [*resumed, before]
+    file = results_folder()/f'{name}.json'
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, {**about, 'environment': here, 'resumed': resumed, 'runs': [*runs, run]})
+
+def is_of(run:Run, variant:str, entry:Entry, seed:int)->bool:
+    "Is this a run of that network, whatever its steps and its rate?"
+    return (run['variant'], run['network'], run['seed']) == (variant, entry.label, seed)
 
 def run_task(
     task:Task,
     seeds:Sequence[int]=range(SEEDS),
     say:Callable[[str], Any]=print,
+    network:str='',   # its label; all if empty
 )->None:
-    "Do what is missing in the file of the task, which holds each run as soon as it is done."
+    """Do what is missing in the file of the task, which holds each run as soon as it is done.
+
+    A run with another number of steps, or another rate, is done anew.
+    """
     for variant, entry, seed in task.jobs(seeds):
-        record, steps = stored(f'{FOLDER}/{task.name}') or {'runs': []}, task.steps_of(entry)
-        key = variant, entry.name, seed
-        if any((r['variant'], r['network'], r['seed']) == key for r in record['runs']): continue
+        if network not in ('', entry.label): continue
+        steps = task.steps_of(entry)
         if steps is None:
-            say(f'{entry.name}: {COMMAND} --times comes first')
+            say(f'{entry.label}: {COMMAND} --times comes first')
             continue
+        there = [run for run in runs_of(task) if is_of(run, variant, entry, seed)]
+        today = steps, task.rate_of(entry, variant)
+        if any((r['steps'], r['lr']) == today for r in there): continue
         run = perform(task, variant, entry, seed, steps)
-        here, before = environment('cpu'), record.get('environment')
-        resumed = record.get('resumed', [])
-        if before and before != here and before not in resumed: resumed = [*resumed, before]
-        file_of(task).parent.mkdir(parents=True, exist_ok=True)
-        write_json(file_of(task), {
-            'task': task.name, 'environment': here, 'resumed': resumed,
-            'config': {'lr': task.lr, 'steps': task.steps, 'device': 'cpu'},
-            'runs': [*record['runs'], run]})
+        kept(f'{FOLDER}/{task.name}', run, [r for r in runs_of(task) if r not in there],
+             task=task.name, config={'lr': task.lr, 'steps': task.steps, 'device': 'cpu'})
         say(f'{task.letter} {run}')
+
+def try_rates(
+    task:Task,
+    say:Callable[[str], Any]=print,
+)->None:
+    "Train the networks that ask for it with three rates, and keep what each one misses."
+    variant, *_ = task.variants
+    for entry, factor in product(task.entries, FACTORS):
+        if not entry.searched or task.choice is None: continue
+        runs, lr = (stored(RATES) or {'runs': []})['runs'], factor*task.lr
+        key = task.letter, entry.label, lr, task.steps_of(entry)
+        if key[-1] is None or any(
+                (r['task'], r['network'], r['lr'], r['steps']) == key for r in runs): continue
+        others = [r for r in runs if (r['task'], r['network'], r['lr']) != key[:3]]
+        net = trained(task, variant, entry, CHOICE, key[-1], lr)
+        run = dict(zip(('task', 'network', 'lr', 'steps'), key), loss=round(task.choice(net), 4))
+        kept(RATES, run, others, config={'seed': CHOICE, 'device': 'cpu'})
+        say(str(run))
 
 def measure_times(
     tasks:Sequence[Task],
     rounds:int=7,
     seconds:Callable[[], float]=time.process_time,
 )->None:
-    "Processor time of a training step over that of the task's first convolution."
+    "What is missing: processor time of a step over that of the task's first convolution."
     tables:dict[str, list[Run]] = dict((stored(BENCH) or {'tables': {}})['tables'])
     for task in tasks:
         variant, *_ = task.variants
         batch = task.variants[variant](0)(dice(0))
-        nets = {e.name: e.make().train() for e in task.entries if not e.equal_time}
+        known = [row['name'] for row in tables.get(task.name, [])]
+        nets = {e.name: e.make().train() for e in task.entries}
+        first = next(name for name in nets if name.startswith('convolution'))
+        nets = {name: net for name, net in nets.items()
+                if name == first or f'{task.letter} {name}' not in known}
+        if [*nets] == [first] and known: continue
         spent:dict[str, list[float]] = {name: [] for name in nets}
         for i in range(-1, rounds):
             for name, net in nets.items():
@@ -258,11 +359,11 @@ def measure_times(
                     task.loss(net(batch[0]), batch[1]).backward()
                     net.zero_grad()
                 if i >= 0: spent[name].append((seconds() - began)/3)
-        unit = statistics.median(spent[next(n for n in nets if n.startswith('convolution'))])
-        tables[task.name] = [
+        unit = statistics.median(spent[first])
+        tables[task.name] = [*tables.get(task.name, []), *(
             {'name': f'{task.letter} {name}', 'parameters': count_parameters(net),
              'time': round(statistics.median(spent[name])/unit, 3), 'repeats': 3*rounds}
-            for name, net in nets.items()]
+            for name, net in nets.items() if f'{task.letter} {name}' not in known)]
         file = results_folder()/f'{BENCH}.json'
         write_json(file, {'benchmark': 'small-tasks', **environment('cpu'), 'protocol': {
             'step': 'forward, loss, backward', 'statistic': 'ratio of medians',
@@ -328,22 +429,23 @@ def runs_table(
     letters:Sequence[str]=tuple(TASKS),
 )->str:
     "Markdown: a row a task, variant and network; means over the seeds, time over a convolution's."
-    lines = ['| task | network | parameters | steps | time of a step | seeds | in % |',
-             '|---|---|---:|---:|---:|---:|---|']
+    lines = ['| task | network | parameters | steps | rate | time of a step | seeds | in % |',
+             '|---|---|---:|---:|---:|---:|---:|---|']
     bench, rows = stored(BENCH), timings(BENCH)
     for task in map(TASKS.__getitem__, letters):
         record = stored(f'{FOLDER}/{task.name}')
         mark = provenance_mark(record) if record else ''
         for variant, entry, _ in task.jobs(range(1)):
             runs = [r for r in runs_of(task)
-                    if (r['network'], r['variant']) == (entry.name, variant)]
-            row = rows.get(f"{task.letter} {entry.name.removesuffix(', equal time')}")
+                    if (r['network'], r['variant']) == (entry.label, variant)]
+            row = rows.get(f'{task.letter} {entry.name}')
             ratio = f"× {row['time']:.2g}{provenance_mark(bench)}" if row else 'not measured'
             names = [key for key in runs[0] if key not in AROUND] if runs else []
             scores = ' · '.join(f'{name} {spread([r[name] for r in runs])}{mark}' for name in names)
             where = f'{task.letter} {variant}'.strip()
-            lines.append(f'| {where} | {entry.name} | {count_parameters(entry.make()):,} '
-                         f"| {runs[0]['steps'] if runs else '–'} | {ratio} | {len(runs) or '–'} "
+            steps, rate = ((runs[0]['steps'], f"{runs[0]['lr']:g}") if runs else ('–', '–'))
+            lines.append(f'| {where} | {entry.label} | {count_parameters(entry.make()):,} '
+                         f'| {steps} | {rate} | {ratio} | {len(runs) or "–"} '
                          f"| {scores or 'not run'} |")
     return with_note('\n'.join(lines))
 
@@ -352,13 +454,17 @@ def main(arguments:Sequence[str]|None=None)->None:
     "Run what is missing, from the command line."
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.splitlines()[0])
     parser.add_argument('--task', choices=[*TASKS], help='one task alone')
+    parser.add_argument('--network', default='', help='one network alone, by its label')
+    parser.add_argument('--rates', action='store_true', help='try rates, and run nothing else')
     parser.add_argument('--times', action='store_true', help='measure steps, and train nothing')
     parser.add_argument('--seeds', type=int, default=SEEDS)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     tasks = [TASKS[given.task]] if given.task else [*TASKS.values()]
     if given.times: return measure_times(tasks)
-    for task in tasks: run_task(task, range(given.seeds))
+    for task in tasks:
+        if given.rates: try_rates(task)
+        else: run_task(task, range(given.seeds), network=given.network)
 
 
 if __name__ == '__main__': main()

@@ -90,17 +90,18 @@ def shapes()->Tensor:
 def look_up(
     n:int,          # pictures
     draw:Generator,
-    pairs:int=6,    # of glyphs, 2 to 8
+    pairs:int=6,    # of glyphs, 3 or an even number up to 8
     new:bool=False, # of the eight shapes that no network is trained on?
 )->Batch:
     """Pictures `(n, 3, 16, 16)`, and at each cell that holds a grey glyph the colour of its twin.
 
-    Answers are `(n, 4, 4)`. Each colour is given to two pairs; of two pairs each has its own.
+    Answers are `(n, 4, 4)`. Three or six pairs have three colours, other numbers two, and each
+    colour is given to as many pairs as the others.
     """
     known = shapes()[16:] if new else shapes()[:16]
     def shuffled(k:int)->Tensor: return torch.rand(n, k, generator=draw).argsort(1)
     names, cells, chosen = shuffled(3), shuffled(16)[:, :2*pairs], shuffled(len(known))
-    colour = names[:, torch.arange(pairs) % max(2, pairs//2)]
+    colour = names[:, torch.arange(pairs) % (3 if pairs % 3 == 0 else 2)]
     turn, corner = torch.randint(4, (2, n, 2*pairs), generator=draw)
     drawn = known[chosen[:, :pairs].repeat_interleave(2, 1), turn, corner]   # `(n, 2p, 4, 4)`
     paint = torch.full((n, 2*pairs, 3), .6)                                  # grey, coloured, …
@@ -146,8 +147,17 @@ def few_digits(
 
 # --- networks: they differ in the operator
 
+class DepthE4(E4Conv2d):
+    """E4 whose kernels are written from the last channel alone, the depth in task C.
+
+    It has the weights of E4. Those that would read the other channels stay as they are.
+    """
+    def kernels(self, f:Tensor)->Tensor:
+        return super().kernels(torch.cat([torch.zeros_like(f[:, :-1]), f[:, -1:]], 1))
+
+
 def operator(
-    name:str,         # 'conv', 'E4', 'ASC', 'α_F', 'self-attention', 'no encoding'
+    name:str,         # 'conv', 'E4', 'depth E4', 'ASC', 'α_F', 'self-attention', 'no encoding'
     in_channels:int,
     out_channels:int,
     side:int=3,       # of the window; self-attention has none, and measures distances in it
@@ -159,6 +169,7 @@ def operator(
     makers:dict[str, Callable[[], nn.Module]] = {
         'conv': lambda: GroupConv2d(*io, side, group, **same),
         'E4': lambda: E4Conv2d(*io, side, group, norm='none'),
+        'depth E4': lambda: DepthE4(*io, side, group, norm='none'),
         'ASC': lambda: GroupAffineSelfConv2d(*io, side, group, heads=2),
         'α_F': lambda: AttentiveGroupConv2d(*io, side, group, **same),
         'self-attention': lambda: GroupSelfAttention2d(

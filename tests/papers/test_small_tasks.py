@@ -2,7 +2,7 @@
 import json
 import statistics
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -10,9 +10,25 @@ import torch
 from eqtutor.cost import count_parameters
 from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.papers import small_runs
-from eqtutor.papers.small_runs import TASKS, A, B, C, D, Entry, compared, learnt, run_task, spread
+from eqtutor.papers.small_runs import (
+    FACTORS,
+    TASKS,
+    A,
+    B,
+    C,
+    D,
+    Entry,
+    compared,
+    learnt,
+    measure_times,
+    run_task,
+    runs_of,
+    spread,
+    try_rates,
+)
 from eqtutor.papers.small_tasks import (
     IGNORED,
+    DepthE4,
     ReadOut,
     accuracy,
     compare_net,
@@ -71,7 +87,7 @@ def test_a_corner_that_does_not_turn_is_the_same_for_both_glyphs():
         assert len(empty) == 2 and empty[0] == empty[1]
 
 
-@pytest.mark.parametrize('pairs, each', [(2, 1), (4, 2), (6, 2)])
+@pytest.mark.parametrize('pairs, each', [(2, 1), (3, 1), (4, 2), (6, 2), (8, 4)])
 def test_each_colour_belongs_to_as_many_pairs(pairs, each):
     x, y = look_up(50, dice(0), pairs)
     for answers in y:
@@ -168,13 +184,25 @@ INPUTS = {'A': partial(same_pose, 2), 'B': partial(look_up, 2), 'C': partial(def
           'D': partial(few_digits, 2)}
 
 @pytest.mark.parametrize('task, entry', [
-    pytest.param(t, e, id=f'{t.letter} {e.name}') for t, e in ENTRIES if not e.equal_time])
+    pytest.param(t, e, id=f'{t.letter} {e.label}') for t, e in ENTRIES
+    if not e.equal_time and e.longer == 1])
 def test_networks_turn_with_the_picture_but_the_plain_ones(task, entry):
     torch.manual_seed(0)
     net = perturb_(entry.make().double()).eval()
     x = INPUTS[task.letter](dice(3))[0].double()
     worst = max(equivariance_error(net, x, 'p4'))
     assert worst > 1e-3 if entry.name.startswith('plain') else worst < 1e-12
+
+
+def test_kernels_are_written_from_the_depth_alone():
+    layer = perturb_(DepthE4(3, 2, 3, 'p4', norm='none').double())
+    f = torch.randn(1, 3, 4, 5, 5, dtype=torch.float64)
+    other = f.clone()
+    other[:, :2] = torch.randn(1, 2, 4, 5, 5)
+    assert torch.equal(layer.kernels(f), layer.kernels(other))
+    assert (layer(f) - layer(other)).abs().max() > 1e-3
+    other[:, 2] += 1
+    assert (layer.kernels(f) - layer.kernels(other)).abs().max() > 1e-3
 
 
 def test_read_outs_differ_in_the_order_of_two_sums():
@@ -206,9 +234,8 @@ def small(tmp_path, monkeypatch):
     (tmp_path/'bench').mkdir()
     for place in (small_runs, __import__('eqtutor.files', fromlist=['files'])):
         monkeypatch.setattr(place, 'results_folder', lambda: tmp_path)
-    entries = [Entry('convolution', partial(compare_net, 'conv', 2, 2, 1)),
-               Entry('convolution, equal time', partial(compare_net, 'conv', 2, 2, 1),
-                     equal_time='self-attention')]
+    net = 'convolution', partial(compare_net, 'conv', 2, 2, 1)
+    entries = [Entry(*net), Entry(*net, equal_time='self-attention')]
     task = replace(A, steps=2, entries=entries,
                    scores=lambda net, variant: {'right': accuracy(net, same_pose(20, dice(9)))})
     monkeypatch.setitem(TASKS, 'A', task)
@@ -240,6 +267,61 @@ def test_equal_time_is_a_number_of_steps_by_the_benchmark(small):
     rows = [{'name': 'A convolution', 'time': 1.}, {'name': 'A self-attention', 'time': 6.4}]
     bench.write_text(json.dumps({'tables': {'same-pose': rows}}))
     assert task.steps_of(task.entries[1]) == 13 and task.steps_of(task.entries[0]) == 2
+    assert [e.label for e in task.entries] == ['convolution', 'convolution, time of self-attention']
+
+
+def test_longer_is_a_multiple_of_the_steps():
+    assert D.steps_of(D.entry('ASC, 3 × the steps')) == 3*D.steps
+
+
+def test_a_run_of_other_steps_is_done_anew(small):
+    task, file = small
+    run_task(task, range(1), lambda line: None)
+    run_task(replace(task, steps=3), range(1), lambda line: None)
+    assert [r['steps'] for r in json.loads(file.read_text())['runs']] == [3]
+
+
+def test_a_rate_is_chosen_by_what_it_misses(small):
+    "And a run with another rate is done anew."
+    task, file = small
+    task = replace(task, entries=[replace(task.entries[0], searched=True)],
+                   choice=lambda net: abs(next(net.parameters()).std().item()))
+    run_task(task, range(1), lambda line: None)
+    said = []
+    try_rates(task, said.append)
+    tried = json.loads((file.parent/'rates.json').read_text())['runs']
+    assert [r['lr'] for r in tried] == [f*task.lr for f in FACTORS] and len(said) == 3
+    best = min(tried, key=lambda r: r['loss'])['lr']
+    assert task.rate_of(task.entries[0], '') == best != task.lr
+    run_task(task, range(1), lambda line: None)
+    assert [r['lr'] for r in json.loads(file.read_text())['runs']] == [best]
+    try_rates(task, said.append)
+    assert len(said) == 3
+
+
+def test_times_are_measured_once(small):
+    task, file = small
+    bench = file.parents[1]/'bench'/'small-tasks.json'
+    ticks = iter(range(10**6))
+    measure_times([replace(task, entries=task.entries[:1])], 1, lambda: next(ticks))
+    assert [r['name'] for r in json.loads(bench.read_text())['tables']['same-pose']] == [
+        'A convolution']
+    more = Entry('E4', partial(compare_net, 'E4', 2, 2))
+    measure_times([replace(task, entries=[*task.entries, more])], 1, lambda: next(ticks))
+    rows = json.loads(bench.read_text())['tables']['same-pose']
+    assert [(r['name'], r['time']) for r in rows] == [('A convolution', 1.), ('A E4', 1.)]
+
+
+@pytest.mark.parametrize('task', TASKS.values(), ids=TASKS)
+def test_no_stored_run_is_stale(task):
+    "Steps and rate are those of today, and each network is there once a variant and seed."
+    runs = runs_of(task)
+    for run in runs:
+        entry = task.entry(run['network'])
+        today = task.steps_of(entry), task.rate_of(entry, run['variant'])
+        assert (run['steps'], run['lr']) == today, (run['variant'], entry.label, run['seed'])
+    keys = [(r['variant'], r['network'], r['seed']) for r in runs]
+    assert len({*keys}) == len(keys)
 
 
 @pytest.mark.parametrize('first, second, says', [
@@ -275,11 +357,14 @@ def test_the_table_has_all_runs_and_says_what_is_missing(small):
 
 FRESH_SEEDS = 11, 12, 13
 
-def scores(task, name, score, variant=None):
-    variant = variant or [*task.variants][0]
-    steps = task.steps_of(task.entry(name))
-    return [small_runs.perform(task, variant, task.entry(name), seed, steps)[score]
+@cache
+def runs(letter, label):
+    task = TASKS[letter]
+    (variant, *_), entry = task.variants, task.entry(label)
+    return [small_runs.perform(task, variant, entry, seed, task.steps_of(entry))
             for seed in FRESH_SEEDS]
+
+def scores(task, label, score): return [run[score] for run in runs(task.letter, label)]
 
 
 @pytest.mark.slow
@@ -290,19 +375,26 @@ def test_fresh_seeds_task_a():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('score', ['known shapes', 'new shapes'])
-def test_fresh_seeds_task_b(score):
-    rival = 'convolution and the mean, equal time'
-    assert min(scores(B, 'self-attention', score)) > max(scores(B, rival, score))
+@pytest.mark.parametrize('ahead', ['self-attention',
+                                   'plain self-attention, time of self-attention'])
+def test_fresh_seeds_task_b(ahead, score):
+    "With the group and without it."
+    rival = 'convolution and the mean, time of self-attention'
+    assert min(scores(B, ahead, score)) > max(scores(B, rival, score))
 
 @pytest.mark.slow
 def test_fresh_seeds_task_c():
-    rival, score = 'convolution 3×3, three, equal time', 'error at contrast × 3'
+    "The bill of E4, and that a kernel which reads the depth alone does not get it."
+    rival, score = 'convolution 3×3, three, time of E4 5×5', 'error at contrast × 3'
     assert min(scores(C, 'E4 5×5', score)) > max(scores(C, rival, score))
+    assert max(scores(C, 'depth E4 5×5', score)) < min(scores(C, rival, score))
+    assert max(scores(C, 'depth E4 5×5', 'error')) < min(scores(C, 'E4 5×5', 'error'))
 
 @pytest.mark.slow
 def test_fresh_seeds_task_d():
     best = min(scores(D, 'convolution 3×3', 'turned'))
-    for name in ('E4', 'ASC'): assert best > max(scores(D, name, 'turned'))
+    for name in ('E4', 'ASC', 'plain convolution 3×3'):
+        assert best > max(scores(D, name, 'turned'))
 
 
 def test_training_is_the_same_for_the_same_seed():
