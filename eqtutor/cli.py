@@ -457,11 +457,13 @@ def reproduce(
     folder = (out or Path('runs/smoke' if smoke else 'results')).expanduser()
     with explained():
         from .papers.reproduce import Order, Place, carry_out, make_plan
+        from .papers.standing import standing
         place, code = Place(folder, folder/'unfinished'), 0
         order = Order(table, rows, seeds, budget, jobs, executor, smoke, measure)
         plan = make_plan(order.jobs, place, order.measure, order.benchmarks,
                          lambda line: typer.echo(line, err=True))
-        typer.echo(json.dumps(plan.rows(), ensure_ascii=False) if as_json else str(plan))
+        shown = json.dumps(plan.rows(), ensure_ascii=False) if as_json else str(plan)
+        typer.echo(shown if as_json else f'{standing(place)}\n\n{shown}')
         if not dry_run: code = carry_out(plan, place, order)
     if code: raise typer.Exit(code)
 

@@ -78,7 +78,8 @@ QUOTES = {
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
-        '*-rotmnist/*', 'equal-time/*', 'equal-time/*/*', 'data-efficiency/*/*'],
+        '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/*', 'equal-time/*/*',
+        'data-efficiency/*/*'],
     'nbs/6_reference/98_coming_from': ['bench/beside_escnn']}
 ELSEWHERE = {   # not in a chapter
     'bench/networks': 'README', 'bench/escnn': 'README', 'beyond-frame': 'chapter 25, no number'}
@@ -130,6 +131,7 @@ ROWS = {
         ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'ends at 2\.40 ± 0\.01 %{} here'),
+        ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 run \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
     'nbs/6_reference/98_coming_from': [

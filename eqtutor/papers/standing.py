@@ -1,0 +1,105 @@
+"""Where the reproduction stands: how many rows of the papers' tables are run, which agree with the
+print, and by how much the others miss it."""
+# Plain module: edited by hand, no notebook exports it.
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..files import provenance_mark, with_note
+from .reproduce import Job, Place, progress_of
+from .tables import ResultTable, Row, chosen_tables
+
+SEEDS = 5        # runs of a row that are looked for
+NEAR = 2         # deviations within which a row agrees
+WHOLE = 'rotmnist-12000'   # the digits to validate are trained on as well, as in the published code
+
+
+@dataclass(frozen=True)
+class Comparison:
+    "A row of a paper's table beside our complete runs of it."
+    label:str            # the paper's
+    printed:str          # per cent
+    errors:list[float]   # test errors of our runs, per cent
+    mark:str             # of `provenance_mark`
+
+    @property
+    def ours(self)->str:
+        "Mean, deviation where there are several runs, and the mark."
+        text = f'{statistics.mean(self.errors):.2f}'
+        if len(self.errors) > 1: text += f' ± {statistics.stdev(self.errors):.2f}'
+        return f'{text}{self.mark}'
+
+    @property
+    def gap(self)->float:
+        "Ours less the print, in points."
+        return statistics.mean(self.errors) - self.numbers[0]
+
+    @property
+    def numbers(self)->list[float]:
+        "Printed mean and, where there is one, deviation."
+        return [float(n) for n in re.findall(r'\d+(?:\.\d+)?', self.printed)]
+
+    @property
+    def deviations(self)->float|None:
+        "The gap over both deviations together; None where nobody has one."
+        spreads = self.numbers[1:]
+        if len(self.errors) > 1: spreads.append(statistics.stdev(self.errors))
+        return self.gap/math.hypot(*spreads) if spreads else None
+
+    @property
+    def agrees(self)->bool:
+        "Whether the two are within two deviations."
+        return self.deviations is not None and abs(self.deviations) <= NEAR
+
+    def line(self)->str:
+        "As a row of the page's table."
+        apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
+        runs = f'{len(self.errors)} run{"s"*(len(self.errors) > 1)}'
+        verdict = 'not said' if self.deviations is None else 'agrees' if self.agrees else 'does not'
+        return f'| {self.label} | {self.printed} | {self.ours} | {runs} | {apart} | {verdict} |'
+
+
+def comparisons(
+    place:Place,
+    data:str|None=None, # another data set in place of the table's
+)->Iterator[Comparison]:
+    "The rows of all tables of which a run is complete."
+    seen = set()
+    for table in chosen_tables([]):
+        for row in table.rows:
+            if data is None: found = complete_runs(place, table, row)
+            elif table.data != data.split('-')[0]: continue
+            else: found = complete_runs(place, replace(table, data=data), row)
+            key = row.label, row.printed
+            if not found or key in seen: continue
+            seen.add(key)
+            errors = [100*(1 - run['test']['accuracy']) for run in found]
+            yield Comparison(row.label, row.printed, errors, provenance_mark(*found))
+
+
+def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
+    "The result files of a row's full recipe."
+    jobs = [Job(table.name, row.label, table.training(row, s)) for s in range(SEEDS)]
+    return [json.loads(place.result(job).read_text(encoding='utf-8')) for job in jobs
+            if progress_of(job, place).complete]
+
+
+def standing(
+    place:Place, # of the results
+)->str:
+    "The state of the reproduction as markdown: a sentence, and a table of what is complete."
+    of = sum(len(table.rows) for table in chosen_tables([]))
+    rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
+    near = [c.label for c in rows if c.agrees]
+    says = [f'**{len(rows)} of {of} rows** are run by their full recipe. Within {NEAR} deviations '
+            f'of the print: {", ".join(near) or "none"}.']
+    head = ['| network | error %, printed | ours | runs | deviations apart | |',
+            '|---|---:|---:|---:|---:|---|']
+    if rows: says += ['', *head, *(c.line() for c in rows)]
+    if whole:
+        says += ['', 'Trained on all 12,000 digits, as the published code of P1 is, not on 10,000:',
+                 '', *head, *(c.line() for c in whole)]
+    return with_note('\n'.join(says))
