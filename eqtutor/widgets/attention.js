@@ -210,12 +210,12 @@ class Inks {
       probe.style.color = `var(--${name})`;
       return channelsOf(getComputedStyle(probe).color);
     };
-    for (const name of ['paper', 'ink', 'quiet', 'against', 'for']) this[name] = read(name);
+    for (const name of ['paper', 'ink', 'quiet', 'tint', 'against', 'for']) this[name] = read(name);
     probe.remove();
   }
 
   // The pixel i of a picture, pale: what is bright in it is tinted, what is dark is paper.
-  pale({ data, shape }, i, inside) {
+  pale({ data, shape }, i, inside, signed) {
     const area = shape[1] * shape[2];
     const own = shape[0] === 3 ? [0, 1, 2].map(k => data[k * area + i]) : [data[i]];
     const rgb = own.length === 3 ? own : [own[0], own[0], own[0]];
@@ -223,7 +223,8 @@ class Inks {
     const [top, low] = [Math.max(...values), Math.min(...values)];
     const colourful = top > 0 ? (top - low) / top : 0;
     const hue = rgb.map(v => (255 * v) / (Math.max(...rgb) || 1));
-    return mixed(this.paper, mixed(this.quiet, hue, colourful), clamp(.5 * top, 0, 1));
+    const grey = signed ? this.quiet : this.tint;
+    return mixed(this.paper, mixed(grey, hue, colourful), clamp(.5 * top, 0, 1));
   }
 
   over(base, value, top, signed) {
@@ -250,7 +251,8 @@ class Sheet extends Dial {
     const inside = isLight(moved);
     const size = widget.size;
     paint(this.canvas, [size, size], i => {
-      return packed(inks.over(inks.pale(moved, i, inside), now[i], widget.topOf(now), ear.signed));
+      return packed(inks.over(inks.pale(moved, i, inside, ear.signed), now[i],
+        widget.topOf(now), ear.signed));
     });
     this.hand.setAttribute('transform', `rotate(${-state.turn})`);
     this.showLines(now, asks, source, widget);
@@ -313,7 +315,7 @@ class View {
     const { number, words, kind, all } = this.widget.judge(sight);
     this.verdict.className = `verdict ${kind}`;
     this.verdict.replaceChildren(make('b', { textContent: number }), words);
-    if (all) this.verdict.append(make('small', { textContent: ` ${all}` }));
+    this.verdict.append(make('br'), all ?? '');
   }
 
   // The map around the pixel that asks, or all of it.
@@ -328,7 +330,7 @@ class View {
       const [y, x] = [Math.floor(k / side) + top, (k % side) + left];
       if (y < 0 || x < 0 || y >= size || x >= size) return packed(inks.paper);
       const i = y * size + x;
-      return packed(inks.over(inks.pale(picture, i, inside), map[i], largest, signed));
+      return packed(inks.over(inks.pale(picture, i, inside, signed), map[i], largest, signed));
     });
     const what = { attention: 'the attention', kernel: 'the kernel', gate: 'what is removed' };
     canvas.setAttribute('aria-label',
@@ -396,8 +398,8 @@ class Arithmetic {
     const [channel, spatial] = after.parts(place, poseNow);
     return [
       line(`row ${asks[0]}, column ${asks[1]}, pose ${nameOf(ear.turns[poseNow] ?? ear.turns[0])}`),
-      line(`α of channels (mean) ${decimal(channel)} · α of places ${decimal(spatial)} = removed `,
-        bold(share(channel * spatial))),
+      line(`α of channels (mean) ${decimal(channel)} · α of places ${decimal(spatial)} = `,
+        'removed ', bold(share(channel * spatial))),
       line(`what goes on to the convolution: f − ${decimal(channel * spatial)} · f`),
     ];
   }
@@ -708,7 +710,9 @@ class Listening {
     return ear.kind === 'gate' || side >= this.size ? this.size : side;
   }
 
+  // What is drawn in full ink: the largest of a map, all of it where a branch removes.
   topOf(map) {
+    if (this.ears[0].kind === 'gate') return 1;
     let top = 0;
     for (const value of map) top = Math.max(top, Math.abs(value));
     return top;
@@ -728,7 +732,8 @@ class Listening {
     const { state, size, move } = this;
     const key = JSON.stringify([state.turn, state.down, state.right, state.shuffle, state.head,
       state.pose, state.picture]);
-    if (this.askedKey === key && this.everywhere?.done && this.askedOf === this.movedPicture) return;
+    const known = this.askedKey === key && this.askedOf === this.movedPicture;
+    if (known && this.everywhere?.done) return;
     Object.assign(this, { askedKey: key, askedOf: this.movedPicture, everywhere: { done: false } });
     const total = size * size;
     const work = () => {
@@ -756,8 +761,8 @@ class Listening {
 
   // No verdict before the reader has moved the picture: nothing was tested.
   judge(sight) {
-    const what = { attention: 'of its attention went elsewhere', kernel: 'is how far it differs',
-      gate: 'is how far it differs' }[sight.ear.kind];
+    const what = sight.ear.kind === 'attention'
+      ? 'of its attention went elsewhere' : 'is how far it differs';
     if (this.move.isNone) {
       return { number: '', words: '', kind: '', said: 'move the picture to test it' };
     }
@@ -770,13 +775,9 @@ class Listening {
     const words = `${follows ? '✓ follows:' : '✗ does not:'} ${number} ${what}`;
     const worst = this.everywhere?.done && this.everywhere.worst[this.sights.indexOf(sight)];
     const all = typeof worst === 'number' && this.askedOf === this.movedPicture
-      ? `(all pixels: at most ${share(worst)})` : '';
+      ? `all pixels: at most ${share(worst)}` : '';
     return { number: `${follows ? '✓' : '✗'} ${number}`, kind: follows ? 'good' : 'bad', all,
-      words: follows ? `follows: nothing ${this.lost(sight)}` : `${what}`, said: words };
-  }
-
-  lost({ ear }) {
-    return ear.kind === 'attention' ? 'went elsewhere' : 'differs';
+      words: what, said: words };
   }
 
   sentence() {
@@ -787,8 +788,12 @@ class Listening {
       return this.sights.filter(({ error }) => (error <= SAME) === fine).map(({ label }) => label);
     });
     const list = names => names.join(', ').replace(/, ([^,]*)$/, ' and $1');
-    const pose = this.ears.length > 1 ? '' : ' (poses)';
-    if (!wrong.length) return `Everything has gone along with the picture${pose}: ${list(right)}.`;
+    if (!wrong.length && this.ears.length === 1) {
+      const [{ pose, poseNow }] = this.sights;
+      const where = pose === poseNow ? '' : ', to another pose';
+      return `Every map has gone along with the picture${where}.`;
+    }
+    if (!wrong.length) return `All have gone along with the picture: ${list(right)}.`;
     if (!right.length) return `Nothing has gone along with the picture: ${list(wrong)}.`;
     return `Gone along with the picture: ${list(right)}. Not: ${list(wrong)}.`;
   }
