@@ -7,6 +7,7 @@ import { Dial, Gallery, clamp, decimal, draw, graphOf, make, modulo, near, neare
 const SAME = 1e-6; // what is larger is no rounding
 const NEAREST = 2.5; // degrees within which the ring falls onto a quarter turn
 const SLICE = 8; // milliseconds at a time for all pixels, so that the pointer is never kept waiting
+const TARDY = 100; // milliseconds: what takes longer is no motion
 const LINES = 4; // to the strongest, where they hold at least half of what the strongest holds
 
 const share = value => {
@@ -143,18 +144,29 @@ class Ear {
   constructor(graph, { kind, node, gates }, widget) {
     Object.assign(this, { kind, node, gates, widget, label: graph.name });
     this.network = networkOf(graph);
+    // what the nodes do, as far as they are the same as the first layer's: those run once
+    this.steps = graph.nodes.map(step => JSON.stringify(step));
     this.turns = graph.group.matrices.map(turnOf);
     this.mul = graph.group.mul;
   }
 
+  // What the first layer has computed of a picture on the way that both take.
+  known(first) {
+    const { steps, network: { nodes } } = this;
+    const [other] = this.widget.ears;
+    const apart = steps.findIndex((step, i) => step !== other.steps[i]);
+    const same = nodes.slice(0, apart < 0 ? steps.length : apart).map(({ name }) => name);
+    return new Map(same.filter(name => first.has(name)).map(name => [name, first.get(name)]));
+  }
+
   // What is heard of a picture, by the layer's own pixels; each picture is run once.
-  hear(picture) {
+  hear(picture, first) {
     const { mean, std } = this.widget.spec;
     const area = picture.shape[1] * picture.shape[2];
     const values = this.network.run(picture.data.map((v, i) => {
       const channel = Math.floor(i / area) % mean.length;
       return (v - mean[channel]) / std[channel];
-    }), this.kind === 'gate' ? undefined : this.node);
+    }), this.kind === 'gate' ? undefined : this.node, first ? this.known(first.values) : undefined);
     const heard = this.gates
       ? gateOf(values, this.gates) : this.network.listen(values, this.node);
     return { ...heard, values, frame: (this.widget.size - heard.rows) / 2 };
@@ -223,7 +235,7 @@ class Inks {
     const [top, low] = [Math.max(...values), Math.min(...values)];
     const colourful = top > 0 ? (top - low) / top : 0;
     const hue = rgb.map(v => (255 * v) / (Math.max(...rgb) || 1));
-    const grey = signed ? this.quiet : this.tint;
+    const grey = signed || own.length > 1 ? this.quiet : this.tint;
     return mixed(this.paper, mixed(grey, hue, colourful), clamp(.5 * top, 0, 1));
   }
 
@@ -276,7 +288,7 @@ class Sheet extends Dial {
     const above = row > size / 5;
     const word = { attention: 'asks', kernel: 'writes', gate: 'here' }[kind];
     const middle = clamp(x, size / 8, size - size / 8);
-    const place = { x: middle, y: above ? row - size / 28 : row + 1 + size / 11 };
+    const place = { x: middle, y: above ? row - size / 22 : row + 1 + size / 9 };
     lines.append(draw('text', { ...place, 'font-size': size / 12 }, word));
     if (source) {
       lines.append(draw('circle', { class: 'halo', cx: source[1] + .5, cy: source[0] + .5, r: .9 }),
@@ -435,7 +447,6 @@ class Listening {
     const views = [...root.querySelectorAll('.view')].map((view, i) => new View(this, view, i));
     this.views = [this.gallery, ...views, new Arithmetic(this)];
     this.heard = new Map();
-    this.acted = false;
     this.controls();
     this.readAddress();
     addEventListener('hashchange', () => this.readAddress());
@@ -633,7 +644,8 @@ class Listening {
     const key = `${this.ears.indexOf(ear)}.${when}`;
     const kept = this.heard.get(key);
     if (kept?.picture === picture) return kept.heard;
-    const heard = ear.hear(picture);
+    const first = ear === this.ears[0] ? null : this.hearing(this.ears[0], when, picture);
+    const heard = ear.hear(picture, first);
     this.heard.set(key, { picture, heard });
     return heard;
   }
@@ -655,7 +667,8 @@ class Listening {
     const picture = this.gallery.get(state.picture);
     const moved = this.afterMove(picture);
     const asks = this.move.forth(state.asks);
-    this.acted ||= !this.move.isNone;
+    if (this.slow && this.sights && !this.move.exact) return this.showTurning(moved);
+    const began = performance.now();
     this.sights = this.panels().map(panel => this.sight(panel, picture, moved, asks));
     const sight = this.sights[state.panel];
     const source = this.sourceOf(sight, asks);
@@ -666,6 +679,18 @@ class Listening {
     this.showControls();
     this.dial.show(scene);
     for (const view of this.views) view.show(scene);
+    if (!this.move.exact) this.slow = performance.now() - began > TARDY;
+  }
+
+  // On a slow machine the picture alone turns with the hand; the maps follow at the quarter turns.
+  showTurning(moved) {
+    const { size, sights, state } = this;
+    const blank = new Float64Array(size * size);
+    this.headline = 'Maps follow at the quarter turns: this machine is slow.';
+    this.root.querySelector('.headline').textContent = this.headline;
+    this.showControls();
+    this.dial.show({ inks: new Inks(this.root), moved, now: blank, state, widget: this,
+      asks: this.move.forth(state.asks), source: null, ear: sights[state.panel] });
   }
 
   sight({ ear, pose }, picture, moved, asks) {
@@ -762,7 +787,7 @@ class Listening {
   // No verdict before the reader has moved the picture: nothing was tested.
   judge(sight) {
     const what = sight.ear.kind === 'attention'
-      ? 'of its attention went elsewhere' : 'is how far it differs';
+      ? 'of it went elsewhere' : 'is how far it differs';
     if (this.move.isNone) {
       return { number: '', words: '', kind: '', said: 'move the picture to test it' };
     }

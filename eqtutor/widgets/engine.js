@@ -1075,8 +1075,9 @@ class Network {
   }
 
   // The value of every node, by name, for a picture of `input`; of those before a node only, if
-  // that is named: what it takes to explain it or to see where it attends.
-  run(picture, before) {
+  // that is named: what it takes to explain it or to see where it attends. Values that another
+  // network has computed from this picture by the same nodes may be given.
+  run(picture, before, known = new Map()) {
     if (picture.length !== count(this.input)) {
       const wanted = this.input.join('×');
       throw new Error(`expected a picture of ${wanted} numbers, got ${picture.length}`);
@@ -1085,6 +1086,10 @@ class Network {
     const values = new Map([['input', { data, shape: this.input }]]);
     for (const node of this.nodes) {
       if (node.name === before) break;
+      if (known.has(node.name)) {
+        values.set(node.name, known.get(node.name));
+        continue;
+      }
       const result = node.run(node.inputs.map(name => values.get(name).data));
       if (result.length !== count(node.shape)) {
         throw new Error(`${node.name} gave ${result.length} numbers, expected ${node.shape}`);

@@ -1,8 +1,8 @@
-"""Frames a second of the attention widget, as a person moves: `python -m tests.widgets.attention_bench`.
+"""Frames a second of the attention widget, as a person moves.
 
-Run it from the root of a checkout on an idle machine. A frame is all that a movement of the pointer
-or of the ring asks for, drawing included; `--slower 4` has the browser's processor pretend to be a
-phone's.
+Run `python -m tests.widgets.attention_bench` from the root of a checkout, on an idle machine. A
+frame is all that a movement of the pointer or of the ring asks for, drawing included; `--slower 4`
+has the browser's processor pretend to be a phone's.
 """
 import argparse
 import shutil
@@ -23,6 +23,7 @@ FRAMES = '''turning => {
   const { widget } = document.querySelector('.eqtutor-attention');
   return Array.from({ length: 30 }, (_, i) => {
     const start = performance.now();
+    widget.slow = false; // the maps, too
     widget.become(turning ? { turn: 3 * i + 1 } : { asks: [(5 * i) % widget.size, i % 11] });
     widget.show();
     return performance.now() - start;
