@@ -9,37 +9,40 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from rjsmin import jsmin
 from torch import Tensor, nn
 
 from ..groups import Group, get_group
+from ..names import needs
 from ..nn.attention import SelfAttention2d
 from ..nn.self_attention import LiftingSelfAttention2d, moved_offsets
 from .graph import network_graph
 from .page import TEMPLATES, Widget
 from .turn import (
-    _as_bytes,
-    _asset,
-    _check_picture,
-    _lighter,
-    _per_channel,
-    _shared,
-    _style,
-    _tensor_blocks,
+    as_bytes,
+    asset,
+    check_picture,
+    lighter_graphs,
+    per_channel,
+    shared_element,
+    style_sheet,
+    tensor_blocks,
 )
 
+with needs('lab'):
+    from rjsmin import jsmin
 
 @cache
 def _code()->tuple[str, str]:
     "The style and the script of the widget, as elements."
     def body(name:str)->str:
-        return re.sub(r'^(export |import .*?;$)', '', _asset(name), flags=re.DOTALL|re.MULTILINE)
+        return re.sub(r'^(export |import .*?;$)', '', asset(name), flags=re.DOTALL|re.MULTILINE)
     # what is imported stands around it: a page over file:// may import no module
     inner = f'return (() => {{\n{body("attention.js")}\nreturn startListening;\n}})();'
     script = jsmin(body('engine.js') + body('turn.js') + inner)
-    style = _style('turn.css').replace('.eqtutor-turn', '.eqtutor-attention')
-    return (_shared('style', style + _style('attention.css')),
-            _shared('script', f'globalThis.eqtutorAttention ??= (() => {{\n{script}\n}})();'))
+    style = style_sheet('turn.css').replace('.eqtutor-turn', '.eqtutor-attention')
+    once = f'globalThis.eqtutorAttention ??= (() => {{\n{script}\n}})();'
+    styles = style + style_sheet('attention.css')
+    return shared_element('style', styles), shared_element('script', once)
 
 class Place(NamedTuple):
     "Where in the graph of a network a pixel is answered."
@@ -126,12 +129,12 @@ class AttentionMap(Widget):
             raise ValueError('expected one to four layers and at least one picture, '
                              f'got {len(named)} and {len(shown)}')
         self.layers, self.title, self.weights = dict(named), title, weights
-        self.pictures = {k: _check_picture(k, p) for k, p in shown.items()}
+        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
         self.first = next(iter(self.pictures.values()))
         shapes = {tuple(p.shape) for p in self.pictures.values()}
         if len(shapes) > 1:
             raise ValueError(f'expected pictures of one shape, got {sorted(shapes)}')
-        self.mean, self.std = (_per_channel(v, len(self.first), name)
+        self.mean, self.std = (per_channel(v, len(self.first), name)
                                for v, name in ((mean, 'mean'), (std, 'std')))
         size = self.first.shape[-1]
         self.asks = (size//2, size//2) if asks is None else asks
@@ -173,13 +176,15 @@ class AttentionMap(Widget):
     def panels(self)->list[str]:
         "What each panel shows: a layer, or of a single layer a pose."
         if len(self.layers) > 1: return list(self.layers)
-        group = get_group(self._group(*self.layers.values()))
+        group = self._group(*self.layers.values())
         return [f'pose {group.describe(h)}' for h in group.elements][:8]
 
     @staticmethod
-    def _group(net:nn.Module)->Group|str:
-        groups = [m.group for m in net.modules() if isinstance(getattr(m, 'group', None), Group)]
-        return max(groups, key=len, default='Z2')
+    def _group(net:nn.Module)->Group:
+        "The largest group of a layer's modules."
+        own = [getattr(m, 'group', None) for m in net.modules()]
+        groups = [group for group in own if isinstance(group, Group)]
+        return max(groups, key=len, default=get_group('Z2'))
 
     def _heads(self)->int:
         "Of the layer with the most: of attention, or kernels at a place."
@@ -192,12 +197,12 @@ class AttentionMap(Widget):
 
     def _spec(self)->dict[str, Any]:
         "What the page's script reads."
-        pictures = [dict(name=k, data=_as_bytes(p)) for k, p in self.pictures.items()]
+        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
         return dict(
             shape=list(self.first.shape), mean=self.mean, std=self.std, pictures=pictures,
             listens=[place._asdict() for place in self.places], asks=list(self.asks), turn=0,
             head=self.head, pose=self.pose, panel=self.panel, panels=len(self.panels()),
-            heads=self._heads(), **_lighter(self.graphs))
+            heads=self._heads(), **lighter_graphs(self.graphs))
 
     def html(self)->str:
         "The page's face; it runs wherever a browser shows it."
@@ -209,7 +214,7 @@ class AttentionMap(Widget):
             note=self.weights[0].upper() + self.weights[1:])
         body = re.sub(r'\n\s+', '\n', body)
         once = '<script>globalThis.eqtutorAttention();</script>'
-        return '\n'.join([style, body, _tensor_blocks(self.graphs), script, once])
+        return '\n'.join([style, body, tensor_blocks(self.graphs), script, once])
 
     def _ipython_display_(self):
         raise NotImplementedError   # as any other object: the page needs no kernel
@@ -224,8 +229,8 @@ CENTRE = 11, 6              # the place that the absolute encoding wants
 
 def _wanted(down:Tensor, right:Tensor, size:int)->Tensor:
     "Minus the squared distance from the goal, round the frame."
-    rest = ((t + size//2) % size - size//2 for t in (down - GOAL[0], right - GOAL[1]))
-    return -SLOPE*sum(t**2 for t in rest)
+    def rest(t:Tensor)->Tensor: return (t + size//2) % size - size//2
+    return -SLOPE*(rest(down - GOAL[0])**2 + rest(right - GOAL[1])**2)
 
 class HandEncoding(nn.Module):
     "In place of a learnt encoding: seven to the right, as each pose of the group sees it."
