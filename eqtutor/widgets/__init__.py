@@ -1,6 +1,7 @@
 """Turn the input, watch the features permute: live beside a kernel, and on a page without one."""
 # Plain module: edited by hand, no notebook exports it.
 
+from .attention import AttentionMap, four_encodings, whom_it_hears
 from .page import (
     CayleyExplorer,
     ClickAndTurn,
@@ -28,8 +29,9 @@ from .turn import (
     which_layer,
 )
 
-__all__ = ['CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView',
+__all__ = ['AttentionMap', 'CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView',
            'OpenLinks', 'PaintAndMove', 'PixelView', 'RotateAndPermute', 'ShareOnce',
-           'TurnThePicture', 'Widget', 'broken_twin', 'demo_page', 'html_table', 'moved_pixel',
-           'open_links', 'raw_html', 'share_once', 'turn_a_digit', 'upright_networks',
-           'which_layer', 'whole_page']
+           'TurnThePicture', 'Widget', 'broken_twin', 'demo_page', 'four_encodings',
+           'html_table', 'moved_pixel', 'open_links', 'raw_html', 'share_once',
+           'turn_a_digit', 'upright_networks', 'which_layer', 'whole_page',
+           'whom_it_hears']

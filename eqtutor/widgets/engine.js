@@ -29,7 +29,9 @@
 //   write_kernels | weight (entries, slices, features), bias, moved (pose, entry): E4's kernels
 //   window_sum    kernel_size, dilation: windows of its second input, with kernels from its first
 //   self_attention   heads, reach, crop, scale
-//                 | the maps' weights and biases, vectors of offsets (K, R, d) and of poses
+//                 | the maps' weights and biases, vectors of offsets (K, R, d), or (heads, K, R, d)
+//                   where heads have their own, and of poses; places (c, h, w): what is added
+//                   to the features that queries and keys are made of
 
 export const FORMAT = 2;
 
@@ -755,7 +757,24 @@ function windowSum(node, [kernelShape, shape]) {
     return { value, terms: [term], bias: 0 };
   }
 
-  return { run, explain };
+  // The kernel that a place writes, laid on the image around it: entry Δ lies on x + Δ.
+  function listen([kernels]) {
+    function at([row, column], kernel, pose) {
+      const out = new Float64Array(area);
+      for (let v = 0; v < entries; v++) {
+        const y = row + (Math.floor(v / k) - half) * dilation;
+        const x = column + ((v % k) - half) * dilation;
+        if (y < 0 || y >= rows || x < 0 || x >= columns) continue;
+        const plane = ((kernel * entries + v) * poses + pose) * area;
+        out[y * columns + x] = kernels[plane + row * columns + column];
+      }
+      return out;
+    }
+    const reach = [half * dilation, half * dilation];
+    return { rows, columns, heads: slices, askers: 1, poses, signed: true, reach, at };
+  }
+
+  return { run, explain, listen };
 }
 
 // --- self-attention on a group
@@ -765,7 +784,10 @@ function windowSum(node, [kernelShape, shape]) {
 // for each head, query pose s and target pose r; a target sums over the query poses.
 function selfAttention(node, [shape], read) {
   const numbers = name => read(name).values;
-  const { shape: [offsets, targets, width], values: offsetVectors } = read('offsets');
+  const table = read('offsets');
+  const [offsets, targets, width] = table.shape.slice(-3);
+  const offsetVectors = table.values;
+  const perHead = table.shape.length > 3 ? offsets * targets * width : 0;
   const { shape: [passes, poses], values: poseVectors } = read('poses');
   const channels = shape[0];
   const [rows, columns] = shape.slice(-2);
@@ -781,19 +803,28 @@ function selfAttention(node, [shape], read) {
   const outMatrix = numbers('out_weight');
   const outBias = numbers('out_bias');
   const outChannels = outBias.length;
+  const outPoses = node.shape.length > 3 ? node.shape[1] : 1;
+  const absolute = node.weights.places ? numbers('places') : null;
+  const projected = new WeakMap(); // by features: a pointer asks many times of the same picture
 
   // Queries, keys and values, `[pose, y, x, head, width]` each.
   function project(x) {
+    if (!projected.has(x)) {
+      const at = absolute ? x.map((value, i) => value + absolute[i]) : x;
+      projected.set(x, maps.map((map, i) => projectBy(map, i < 2 ? at : x)));
+    }
+    return projected.get(x);
+  }
+
+  function projectBy({ matrix, bias }, x) {
     const vector = new Float64Array(channels);
     const places = poses * area;
-    return maps.map(({ matrix, bias }) => {
-      const out = new Float64Array(places * features);
-      for (let place = 0; place < places; place++) {
-        for (let c = 0; c < channels; c++) vector[c] = x[c * places + place];
-        multiplyFilters(matrix, vector, 0, features, bias, out, place * features, 1);
-      }
-      return out;
-    });
+    const out = new Float64Array(places * features);
+    for (let place = 0; place < places; place++) {
+      for (let c = 0; c < channels; c++) vector[c] = x[c * places + place];
+      multiplyFilters(matrix, vector, 0, features, bias, out, place * features, 1);
+    }
+    return out;
   }
 
   const sources = new Int32Array(offsets);
@@ -846,11 +877,11 @@ function selfAttention(node, [shape], read) {
     }
   }
 
-  function overOffsets(queries, at, r) {
+  function overOffsets(queries, at, r, head) {
     let top = -Infinity;
     for (let k = 0; k < offsets; k++) {
       if (sources[k] < 0) continue;
-      const vector = (k * targets + r) * width;
+      const vector = head * perHead + (k * targets + r) * width;
       byOffset[k] = levels[k] + factor * dot(queries, at, offsetVectors, vector);
       if (byOffset[k] > top) top = byOffset[k];
     }
@@ -862,16 +893,18 @@ function selfAttention(node, [shape], read) {
     for (let k = 0; k < offsets; k++) byOffset[k] /= sum;
   }
 
-  // Calls `visit(r, s)` for all query poses s and target poses r of a pixel, when `byPose` and
-  // `byOffset` hold the weights of one head.
-  function forEachWeights(queries, keys, head, y, x, visit) {
+  // Calls `visit(r, s)` for all query poses s and target poses r of a pixel, or for one target,
+  // when `byPose` and `byOffset` hold the weights of one head.
+  function forEachWeights(queries, keys, head, y, x, visit, target) {
     for (let s = 0; s < poses; s++) {
       const at = ((s * rows + y) * columns + x) * features + head * width;
       for (let pass = 0; pass < passes; pass++) {
+        if (target !== undefined && passes > 1 && pass !== target) continue;
         overPoses(queries, at, keys, head * width, pass, s);
         const [first, last] = passes === 1 ? [0, targets] : [pass, pass + 1];
         for (let r = first; r < last; r++) {
-          overOffsets(queries, at, r);
+          if (target !== undefined && r !== target) continue;
+          overOffsets(queries, at, r, head);
           visit(r, s);
         }
       }
@@ -904,7 +937,6 @@ function selfAttention(node, [shape], read) {
           forEachWeights(queries, keys, head, y + crop, column + crop, add);
           mixValues(values, head, shares, mixed);
         }
-        const outPoses = node.shape[1];
         for (let pose = 0; pose < outPoses; pose++) {
           const r = targets === 1 ? 0 : pose;
           const vector = mixed.subarray(r * features, (r + 1) * features);
@@ -938,12 +970,64 @@ function selfAttention(node, [shape], read) {
     const data = new Float64Array(poses * poses * offsets);
     findSources(row, column);
     forEachWeights(queries, keys, head, row, column, (r, s) => {
-      if (targets === 1 || r === target) addWeights(data, s);
-    });
+      addWeights(data, s);
+    }, targets === 1 ? 0 : target);
     return { data, shape: [poses, poses, 2 * reachY + 1, across] };
   }
 
-  return { run, attention };
+  // Whom each pixel listens to: `at` gives its weights over the image, mean of the askers and sum
+  // over the sources' poses, which sum to 1; `pair` how one of them came about.
+  function listen([x]) {
+    const [queries, keys] = project(x);
+    const targetOf = pose => (targets === 1 ? 0 : pose);
+
+    function at([row, column], head, pose) {
+      const out = new Float64Array(area);
+      findSources(row, column);
+      forEachWeights(queries, keys, head, row, column, () => {
+        for (let k = 0; k < offsets; k++) {
+          if (sources[k] < 0) continue;
+          let sum = 0;
+          for (let q = 0; q < poses; q++) sum += byPose[q * offsets + k];
+          out[sources[k] / features] += (sum * byOffset[k]) / poses;
+        }
+      }, targetOf(pose));
+      return out;
+    }
+
+    // The strongest pair of poses, asker and source, between two places; null out of reach.
+    function pair([row, column], [toRow, toColumn], head, pose) {
+      const [dy, dx] = [toRow - row, toColumn - column];
+      if (Math.abs(dy) > reachY || Math.abs(dx) > reachX) return null;
+      const k = (dy + reachY) * across + dx + reachX;
+      const r = targetOf(pose);
+      let best = null;
+      findSources(row, column);
+      forEachWeights(queries, keys, head, row, column, (_, s) => {
+        for (let q = 0; q < poses; q++) {
+          const weight = byPose[q * offsets + k] * byOffset[k];
+          if (!best || weight > best.weight) best = { asker: s, source: q, weight };
+        }
+      }, r);
+      const vector = (array, start) => array.slice(start, start + width);
+      const { asker, source } = best;
+      const start = head * width;
+      const placeOf = (s, y, column_) => ((s * rows + y) * columns + column_) * features + start;
+      const query = vector(queries, placeOf(asker, row, column));
+      const key = vector(keys, placeOf(source, toRow, toColumn));
+      const offset = vector(offsetVectors, head * perHead + (k * targets + r) * width);
+      const pass = passes === 1 ? 0 : r;
+      const relation = vector(poseVectors, ((pass * poses + asker) * poses + source) * width);
+      const encoding = offset.map((value, d) => value + relation[d]);
+      const product = query.reduce((sum, value, d) => sum + value * (key[d] + encoding[d]), 0);
+      return { ...best, query, key, encoding, factor, score: factor * product };
+    }
+
+    return { rows, columns, heads, askers: poses, poses: targets, signed: false,
+      reach: [reachY, reachX], at, pair };
+  }
+
+  return { run, attention, listen };
 }
 
 const OPERATIONS = {
@@ -991,8 +1075,9 @@ class Network {
   }
 
   // The value of every node, by name, for a picture of `input`; of those before a node only, if
-  // that is named: what it takes to explain it or to see where it attends.
-  run(picture, before) {
+  // that is named: what it takes to explain it or to see where it attends. Values that another
+  // network has computed from this picture by the same nodes may be given.
+  run(picture, before, known = new Map()) {
     if (picture.length !== count(this.input)) {
       const wanted = this.input.join('×');
       throw new Error(`expected a picture of ${wanted} numbers, got ${picture.length}`);
@@ -1001,6 +1086,10 @@ class Network {
     const values = new Map([['input', { data, shape: this.input }]]);
     for (const node of this.nodes) {
       if (node.name === before) break;
+      if (known.has(node.name)) {
+        values.set(node.name, known.get(node.name));
+        continue;
+      }
       const result = node.run(node.inputs.map(name => values.get(name).data));
       if (result.length !== count(node.shape)) {
         throw new Error(`${node.name} gave ${result.length} numbers, expected ${node.shape}`);
@@ -1024,6 +1113,14 @@ class Network {
     const node = this.nodes.find(each => each.name === name);
     if (!node || !node.attention) return null;
     return node.attention(node.inputs.map(input => values.get(input).data), place, head, pose);
+  }
+
+  // Of a layer that attends or writes kernels: `at(place, head, pose)`, for any pixel of its input
+  // what it listens to, as a map of the image; null where a layer does neither.
+  listen(values, name) {
+    const node = this.nodes.find(each => each.name === name);
+    if (!node || !node.listen) return null;
+    return node.listen(node.inputs.map(input => values.get(input).data));
   }
 }
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..core import one_of
 from ..groups import C, Group
 from ..kernels.windows import window_sum
-from ..nn.attention import ChannelAttention
+from ..nn.attention import ChannelAttention, SelfAttention2d
 from ..nn.attentive import AttentiveConv2d, InputAttention
 from ..nn.convolution import EquivariantConv2d
 from ..nn.e4 import E4Conv2d, KernelGenerator
@@ -294,9 +294,35 @@ def _self_attention(r:GraphWriter, value:Tensor, m:EquivariantSelfAttention2d,
     r.add('self_attention', [x], value, weights | dict(offsets=offsets, poses=poses),
           heads=m.heads, reach=reach, crop=m.crop, scale=m.in_channels**-.5)
 
+def _image_attention(r:GraphWriter, value:Tensor, m:SelfAttention2d, x:Tensor)->None:
+    if m.boundary != 'mask': raise r.unknown(f'boundary={m.boundary!r}')
+    h, w = x.shape[-2:]
+    reach = [h - 1, w - 1] if m.window is None else [m.window//2]*2
+    maps = m.maps.query, m.maps.key, m.maps.value, m.out
+    weights:dict[str, Tensor|None] = {}
+    for name, one in zip(('query', 'key', 'value', 'out'), maps):
+        bias = one.weight.new_zeros(len(one.weight)) if one.bias is None else one.bias
+        weights |= {f'{name}_weight': one.weight.flatten(1), f'{name}_bias': bias}
+    n, width, offsets = m.heads, m.maps.width, (2*reach[0] + 1)*(2*reach[1] + 1)
+    vectors = value.new_zeros(n, offsets, 1, width)
+    if m.relative is not None: vectors = _offset_vectors(m, reach)[:, :, None]
+    poses = value.new_zeros(1, 1, 1, width)
+    r.add('self_attention', [x], value,
+          weights | dict(offsets=vectors, poses=poses, places=m.absolute),
+          heads=n, reach=reach, crop=0, scale=m.maps.scale)
+
+def _offset_vectors(m:SelfAttention2d, reach:list[int])->Tensor:
+    "The relative encoding as `(heads, K, d)`: of a window, or what an image needs of a table."
+    table = m.relative.table
+    if m.window is None:
+        (down, right), (h, w) = reach, m.relative.size
+        table = table[..., h - 1 - down:h + down, w - 1 - right:w + right].flatten(2)
+    return table.mT
+
 LAYERS:dict[type[nn.Module], Callable[..., Any]] = {
     EquivariantConv2d: _convolution, SpatialPool2d: _spatial_pool,
-    GroupLayerNorm2d: _channel_norm, EquivariantSelfAttention2d: _self_attention}
+    GroupLayerNorm2d: _channel_norm, EquivariantSelfAttention2d: _self_attention,
+    SelfAttention2d: _image_attention}
 
 def _attentive(r:GraphWriter, m:AttentiveConv2d, x:Tensor)->Tensor:
     if not m.weighs_input: raise r.unknown(f'attend={m.attend!r}')

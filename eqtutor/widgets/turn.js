@@ -1357,3 +1357,7 @@ export function start() {
     root.widget ??= new Turn(root, number);
   });
 }
+
+// what other widgets are made of, too
+export { Dial, Gallery, clamp, decimal, draw, graphOf, make, modulo, near, nearestElement,
+  nameOf, networkOf, paint, turnOf };

@@ -27,15 +27,15 @@ with needs('lab'):
     from rjsmin import jsmin
 
 
-def _asset(name:str)->str:
+def asset(name:str)->str:
     "A file beside this module."
     return (Path(__file__).parent/name).read_text(encoding='utf-8')
 
-def _style(name:str)->str:
+def style_sheet(name:str)->str:
     "A style sheet without comments and line breaks."
-    return re.sub(r'/\*.*?\*/|\s+', ' ', _asset(name), flags=re.DOTALL)
+    return re.sub(r'/\*.*?\*/|\s+', ' ', asset(name), flags=re.DOTALL)
 
-def _shared(tag:str, text:str, **attributes:str)->str:
+def shared_element(tag:str, text:str, **attributes:str)->str:
     "An element that a page needs once: its id is the checksum of what it holds."
     name = 'eqtutor-' + hashlib.sha256(text.encode()).hexdigest()[:12]
     more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
@@ -45,16 +45,16 @@ def _shared(tag:str, text:str, **attributes:str)->str:
 def _code()->tuple[str, str]:
     "The style and the script of the widget, as elements."
     # one script in place of two modules: a page over file:// may import none
-    modules = re.sub(r'^(export |import .*?;$)', '', _asset('engine.js') + _asset('turn.js'),
+    modules = re.sub(r'^(export |import .*?;$)', '', asset('engine.js') + asset('turn.js'),
                      flags=re.DOTALL|re.MULTILINE)
     script = f'globalThis.eqtutorTurn ??= (() => {{\n{jsmin(modules)}\nreturn start;\n}})();'
-    style = _style('turn.css')
-    return _shared('style', style), _shared('script', script)
+    style = style_sheet('turn.css')
+    return shared_element('style', style), shared_element('script', script)
 
 def _json(value:Any)->str:
     return json.dumps(value, sort_keys=True, separators=(',', ':'))
 
-def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
+def tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
     "The tensors of some networks, an element a network, each tensor once."
     written:set[str] = set()
     blocks = []
@@ -63,7 +63,7 @@ def _tensor_blocks(graphs:Sequence[dict[str, Any]])->str:
         written |= set(new)
         text = _json(new)
         block = {'type': 'application/json', 'class': 'eqtutor-tensors'}
-        if new: blocks.append(_shared('script', text, **block))
+        if new: blocks.append(shared_element('script', text, **block))
     return '\n'.join(blocks)
 
 _USUAL = dict(stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1)
@@ -75,7 +75,7 @@ def _step(node:dict[str, Any], before:str)->dict[str, Any]:
     left_out |= {'title', 'type', 'weights', 'tables'}
     return {k: v for k, v in node.items() if k not in left_out}
 
-def _lighter(graphs:Sequence[dict[str, Any]])->dict[str, Any]:
+def lighter_graphs(graphs:Sequence[dict[str, Any]])->dict[str, Any]:
     "Graphs as the widget carries them: a step once, whichever networks take it."
     steps, networks = list[dict[str, Any]](), []
     for graph in graphs:
@@ -90,7 +90,7 @@ def _lighter(graphs:Sequence[dict[str, Any]])->dict[str, Any]:
         networks.append(rest | dict(group=group, nodes=nodes))
     return dict(steps=steps, networks=networks)
 
-def _check_picture(name:str, picture:Tensor)->Tensor:
+def check_picture(name:str, picture:Tensor)->Tensor:
     "A picture `(c, h, w)` of values from 0 to 1."
     x = check_image(picture)[0]
     if x.min() < 0 or x.max() > 1:
@@ -100,12 +100,12 @@ def _check_picture(name:str, picture:Tensor)->Tensor:
             'mean= and std=')
     return x
 
-def _as_bytes(picture:Tensor)->str:
+def as_bytes(picture:Tensor)->str:
     "A picture as bytes in base64."
     values = picture.detach().cpu().mul(255).round().byte().contiguous()
     return base64.b64encode(values.numpy().tobytes()).decode()
 
-def _per_channel(values:float|Sequence[float], channels:int, name:str)->list[float]:
+def per_channel(values:float|Sequence[float], channels:int, name:str)->list[float]:
     "One value a channel."
     values = [values] if isinstance(values, (int, float)) else values
     given = [float(v) for v in values]
@@ -158,11 +158,11 @@ class TurnThePicture(Widget):
                              f'got {len(named)} and {len(shown)}')
         self.networks, self.title, self.note = dict(named), title, note
         self.simple = simple
-        self.pictures = {k: _check_picture(k, p) for k, p in shown.items()}
+        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
         self.first = next(iter(self.pictures.values()))
         self._check_shapes()
-        self.mean = _per_channel(mean, len(self.first), 'mean')
-        self.std = _per_channel(std, len(self.first), 'std')
+        self.mean = per_channel(mean, len(self.first), 'mean')
+        self.std = per_channel(std, len(self.first), 'std')
         self.group = get_group(group or _largest_group([*self.networks.values()]))
         self.channel, self.turn, self.scores = channel, turn, labels
         self.mail:Any = None   # what a live page is written by
@@ -212,7 +212,7 @@ class TurnThePicture(Widget):
     def _page(self)->str:
         style, script = _code()
         if self.simple:
-            style += _shared('style', _style('turn_simple.css'))
+            style += shared_element('style', style_sheet('turn_simple.css'))
         graphs = [*self.graphs.values()]
         spec = self._spec()
         name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
@@ -221,15 +221,15 @@ class TurnThePicture(Widget):
             names=[*self.networks], simple=self.simple)
         body = re.sub(r'\n\s+', '\n', body)
         once = '<script>globalThis.eqtutorTurn();</script>'
-        return '\n'.join([style, body, _tensor_blocks(graphs), script, once])
+        return '\n'.join([style, body, tensor_blocks(graphs), script, once])
 
     def _spec(self)->dict[str, Any]:
         "What the page's script reads."
         H = self.group
         group = dict(name=H.name, matrices=H.matrices.tolist())
-        pictures = [dict(name=k, data=_as_bytes(p)) for k, p in self.pictures.items()]
+        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
         return dict(shape=list(self.first.shape), mean=self.mean, std=self.std,
-                    group=group, pictures=pictures, **_lighter([*self.graphs.values()]),
+                    group=group, pictures=pictures, **lighter_graphs([*self.graphs.values()]),
                     layer=self.layer, channel=self.channel, turn=self.turn)
 
     def prepared(self,

@@ -14,10 +14,10 @@ from eqtutor.widgets import RotateAndPermute, TurnThePicture, whole_page
 from .examples import MAKE, NoPermutation, letter, two_layers
 
 WORDS = re.compile(r'\b(broken|breaks?|forgets|wrong|not turned|not permuted|twin)\b', re.I)
-PREPARED, TURN = '.eqtutor-frames, .eqtutor-spots', '.eqtutor-turn'
+PREPARED, TURN = '.eqtutor-frames, .eqtutor-spots', '.eqtutor-turn, .eqtutor-attention'
 NAME = re.compile(r'<(?:div|section) id="eqtutor-[^>]*aria-label="([^"]*)"')
 CARD = re.compile(r'<article [^>]*aria-label="([^"]*)"')
-FINAL = '''() => [...document.querySelectorAll('.eqtutor-turn')].every(
+FINAL = '''() => [...document.querySelectorAll('.eqtutor-turn, .eqtutor-attention')].every(
   root => !root.widget.frame && !root.widget.moving && !root.widget.settling)'''
 
 
@@ -58,7 +58,7 @@ def turned(page, names):
     names = names or [*filter(WORDS.search, all_)] or all_
     said = {name: [] for name in names}
     for degrees in 0, 90, 180, 270:
-        page.evaluate(f"location.hash = 'turn={degrees}'")
+        page.evaluate(f"location.hash = 'turn={degrees}&ask.turn={degrees}'")
         page.wait_for_function(f"document.querySelector('.angle').textContent === '{degrees}°'")
         page.wait_for_function(FINAL, timeout=60_000)
         for name in names:

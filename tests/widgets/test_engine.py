@@ -24,6 +24,7 @@ from eqtutor.nn import (
     GroupPool,
     GroupSelfAttention2d,
     LiftingConv2d,
+    SelfAttention2d,
     SpatialPool2d,
 )
 from eqtutor.nn.e4 import PerElementNorm
@@ -378,6 +379,129 @@ def test_attention_of_a_clicked_pixel(engine, window, encoding):
         if window is None: got = got[..., 5 - row:11 - row, 5 - column:11 - column]
         assert torch.allclose(got.sum((1, 2, 3)), torch.ones(4).double())
         assert error(got, want[head, pose]) < 1e-5
+
+
+# --- whom every pixel listens to
+
+LISTEN = '''(graph, x, name) => {
+  const network = readNetwork(graph);
+  const heard = network.listen(network.run(x, name), name);
+  const { rows, columns, heads, poses, askers, reach, signed } = heard;
+  const maps = [];
+  for (let head = 0; head < heads; head++)
+    for (let pose = 0; pose < poses; pose++)
+      for (let row = 0; row < rows; row++)
+        for (let column = 0; column < columns; column++)
+          maps.push(...heard.at([row, column], head, pose));
+  const places = [rows, columns];
+  return { data: maps, shape: [heads, poses, ...places, ...places], askers, poses, reach, signed };
+}'''
+
+
+def every_pixel(engine, net, x, name):
+    "Maps `(heads, poses, row, column, h, w)`: what each pixel of the image listens to."
+    graph = network_graph(net, x, 'single')
+    got = engine.ask(LISTEN, graph, x.flatten().tolist(), name)
+    return tensor_of(got), got
+
+
+ENCODINGS = {
+    'none': dict(encoding='none'), 'absolute': dict(encoding='absolute', size=(6, 6)),
+    'relative': dict(encoding='relative', size=(7, 8)),
+    'relative in windows': dict(encoding='relative', window=3),
+    'none in windows': dict(encoding='none', window=5, bias=False)}
+
+
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_every_pixel_listens_as_in_torch_under_each_encoding(engine, name):
+    torch.manual_seed(0)
+    layer = perturb_(SelfAttention2d(4, 6, heads=2, **ENCODINGS[name])).double()
+    x = torch.randn(1, 4, 6, 6).double()
+    got, said = every_pixel(engine, nn.Sequential(layer), x, '0')
+    with torch.no_grad(): want = layer.attention(x)[0]
+    want = want.movedim(1, -1)      # `(heads, h, w, sources)`
+    if layer.window:
+        whole, half = torch.zeros(2, 6, 6, 6 + 2*2, 6 + 2*2).double(), layer.window//2
+        for (h, r, c) in torch.cartesian_prod(*map(torch.arange, (2, 6, 6))).tolist():
+            at = want[h, r, c].view(layer.window, layer.window)
+            whole[h, r, c, 2 + r - half:3 + r + half, 2 + c - half:3 + c + half] = at
+        want = whole[..., 2:-2, 2:-2]
+    assert error(got[:, 0], want.reshape(2, 6, 6, 6, 6)) < 1e-5
+    assert torch.allclose(got.sum((-1, -2)), torch.ones(2, 1, 6, 6).double())
+    assert said['poses'] == said['askers'] == 1 and not said['signed']
+    check_as_torch(engine, nn.Sequential(layer), x.float(), get_group('Z2'),
+                   {0: engine.run(network_graph(nn.Sequential(layer), x, 'single'), x)[0]})
+
+
+@pytest.mark.parametrize('window', [3, None])
+@pytest.mark.parametrize('encoding', ['relative', 'target', 'printed'])
+def test_every_pixel_listens_as_in_torch_on_the_group(engine, encoding, window):
+    torch.manual_seed(0)
+    layer = GroupSelfAttention2d(4, 4, 'p4', window=window, heads=2, encoding=encoding, extent=5)
+    net, x = perturb_(on_group(layer, 'p4')).double(), torch.randn(1, 4, 5, 5).double()
+    got, said = every_pixel(engine, net, x, '1')
+    with torch.no_grad(): f = net[0](x)
+    reach = said['reach'][0]
+    for row, column in (0, 0), (2, 4), (3, 1):
+        with torch.no_grad(): want = layer.attention(f, row, column)[0].sum(3).mean(2)
+        at = got[:, :, row, column]
+        if window:
+            padded = nn.functional.pad(at, [reach]*4)
+            at = padded[..., row:row + window, column:column + window]
+        assert error(at, want) < 1e-5
+    assert torch.allclose(got.sum((-1, -2)), torch.ones(2, 4, 5, 5).double())
+
+
+def test_every_pixel_writes_the_kernel_of_torch(engine):
+    torch.manual_seed(0)
+    net = perturb_(on_group(E4Conv2d(4, 4, 3, 'p4', slices=2), 'p4')).double()
+    x = torch.randn(1, 4, 6, 6).double()
+    graph = network_graph(net, x, 'single')
+    name = next(node['name'] for node in graph['nodes'] if node['op'] == 'window_sum')
+    got, said = every_pixel(engine, net, x, name)
+    with torch.no_grad(): want = net[1].kernels(net[0](x))[0]     # `(s, v, g, h, w)`
+    assert said['signed'] and said['poses'] == 4
+    padded = nn.functional.pad(got, [1]*4)
+    for row, column in torch.cartesian_prod(torch.arange(6), torch.arange(6)).tolist():
+        at = padded[:, :, row, column, row:row + 3, column:column + 3]
+        inside = nn.functional.pad(torch.ones(6, 6), [1]*4)[row:row + 3, column:column + 3]
+        laid = want[..., row, column].movedim(1, -1).unflatten(-1, (3, 3))*inside
+        assert error(at, laid) < 1e-5
+
+
+PAIR = '''(graph, x, name, from, to, head, pose) => {
+  const network = readNetwork(graph);
+  const heard = network.listen(network.run(x, name), name);
+  const { query, key, encoding, ...pair } = heard.pair(from, to, head, pose);
+  const weight = heard.at(from, head, pose)[to[0] * heard.columns + to[1]];
+  return { ...pair, query: [...query], key: [...key], encoding: [...encoding], sum: weight };
+}'''
+
+
+def test_a_pair_is_query_times_key_and_encoding(engine):
+    torch.manual_seed(0)
+    layer = perturb_(SelfAttention2d(4, 6, heads=2, size=(6, 6))).double()
+    x = torch.randn(1, 4, 6, 6).double()
+    graph, (row, column), (to, there) = network_graph(layer, x, 'single'), (1, 4), (5, 0)
+    got = engine.ask(PAIR, graph, x.flatten().tolist(), graph['nodes'][-1]['name'],
+                     [row, column], [to, there], 1, 0)
+    with torch.no_grad():
+        q, k, _ = layer.maps(x)
+        rho = layer.relative.table[1, :, to - row + 5, there - column + 5]
+        weight = layer.attention(x)[0, 1, 6*to + there, row, column].item()
+    scale = layer.maps.scale
+    assert error(torch.tensor(got['query'])*scale, q[0, 1, :, row, column]) < 1e-5
+    assert error(torch.tensor(got['key']), k[0, 1, :, to, there]) < 1e-5
+    assert error(torch.tensor(got['encoding']), rho) < 1e-5
+    assert got['weight'] == pytest.approx(weight, rel=1e-4) == pytest.approx(got['sum'], rel=1e-4)
+    want = (q[0, 1, :, row, column] @ (k[0, 1, :, to, there] + rho)).item()
+    assert got['score'] == pytest.approx(want, rel=1e-4)
+
+
+def test_a_layer_that_neither_attends_nor_writes_has_nobody_to_listen_to(engine):
+    graph = network_graph(nn.Sequential(nn.Conv2d(1, 2, 3)), torch.rand(1, 1, 6, 6))
+    asked = '(graph, x) => { const n = readNetwork(graph); return n.listen(n.run(x), "0"); }'
+    assert engine.ask(asked, graph, [0.]*36) is None
 
 
 # --- graphs that are not in order

@@ -1,0 +1,318 @@
+"Whom does a pixel listen to: attention of any pixel of a picture, before and after it is moved."
+# Plain module: edited by hand, no notebook exports it.
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..groups import Group, get_group
+from ..names import needs
+from ..nn.attention import SelfAttention2d
+from ..nn.self_attention import LiftingSelfAttention2d, moved_offsets
+from .graph import network_graph
+from .page import TEMPLATES, Widget
+from .turn import (
+    as_bytes,
+    asset,
+    check_picture,
+    lighter_graphs,
+    per_channel,
+    shared_element,
+    style_sheet,
+    tensor_blocks,
+)
+
+with needs('lab'):
+    from rjsmin import jsmin
+
+@cache
+def _code()->tuple[str, str]:
+    "The style and the script of the widget, as elements."
+    def body(name:str)->str:
+        return re.sub(r'^(export |import .*?;$)', '', asset(name), flags=re.DOTALL|re.MULTILINE)
+    # what is imported stands around it: a page over file:// may import no module
+    inner = f'return (() => {{\n{body("attention.js")}\nreturn startListening;\n}})();'
+    script = jsmin(body('engine.js') + body('turn.js') + inner)
+    style = style_sheet('turn.css').replace('.eqtutor-turn', '.eqtutor-attention')
+    once = f'globalThis.eqtutorAttention ??= (() => {{\n{script}\n}})();'
+    styles = style + style_sheet('attention.css')
+    return shared_element('style', styles), shared_element('script', once)
+
+class Place(NamedTuple):
+    "Where in the graph of a network a pixel is answered."
+    kind:str               # 'attention', 'kernel' or 'gate'
+    node:str               # of the attention or of the window sum; where the branch ends
+    gates:list[str]|None   # of a gate: the factors of channels and of places
+
+def _place(graph:dict[str, Any], layer:str|None, name:str)->Place:
+    "The first layer that attends, writes kernels or removes, at or inside a module."
+    def within(node:dict)->bool: return not layer or (node['name'] + '.').startswith(layer + '.')
+    inside = [node for node in graph['nodes'] if within(node)]
+    for node in inside:
+        if node['op'] == 'self_attention': return Place('attention', node['name'], None)
+        if node['op'] == 'window_sum': return Place('kernel', node['name'], None)
+        gates = [n['name'] for n in inside if n['op'] == 'sigmoid' and '.branch.' in n['name']]
+        if len(gates) > 1 and node['name'] == gates[1]: return Place('gate', gates[1], gates[:2])
+    where = f' at {layer!r}' if layer else ''
+    raise ValueError(f'{name} has no layer{where} that attends, writes kernels or weighs its '
+                     'input: expected self-attention, an E4Conv2d, or an attentive convolution '
+                     "with attend='input'")
+
+def _until(graph:dict[str, Any], name:str)->dict[str, Any]:
+    "The part of a network that a node needs."
+    names = [node['name'] for node in graph['nodes']]
+    nodes = graph['nodes'][:names.index(name) + 1]
+    used = {key for node in nodes for key in (node['weights'] | node['tables']).values()}
+    tensors = {key: t for key, t in graph['tensors'].items() if key in used}
+    return graph | dict(nodes=nodes, output=name, tensors=tensors, labels=None)
+
+class AttentionMap(Widget):
+    """Point at a pixel of a picture, and see whom it listens to; then move the picture.
+
+    Each panel is a layer; of a single layer a pose. The layers run in the page, at any pixel:
+    self-attention shows the weights of the pixel, `E4Conv2d` the kernel that it writes, an
+    attentive convolution (`attend='input'`) what its branch removes. The reader turns, shifts
+    and shuffles the picture, and each panel says how far it did not go along. The page needs no
+    kernel, so a notebook shows the same beside one and without.
+
+    Parameters
+    ----------
+    layers : nn.Module | dict[str, nn.Module]
+        one to four networks or layers, by what they are called
+    pictures : Tensor | dict[str, Tensor]
+        square, values from 0 to 1: `(h, w)`, `(c, h, w)` or several by name
+    layer : str | None, default None
+        the module that answers, as in `named_modules()`; the first that can if None
+    asks : tuple[int, int] | None, default None
+        the pixel that asks first, (row, column); the middle if None
+    head, pose : int, default 0
+        which are shown first
+    panel : int, default 0
+        which panel is shown on the large picture first
+    mean, std : float | Sequence[float]
+        what pictures are normalised by
+    weights : str
+        which weights these are: the page says so
+    title : str
+        what the widget is called
+
+    Examples
+    --------
+    >>> from eqtutor.nn import SelfAttention2d
+    >>> from eqtutor.widgets import AttentionMap
+    >>> layer = SelfAttention2d(1, 4, window=5)
+    >>> AttentionMap({'in a window': layer}, torch.rand(9, 9)).title
+    'Whom does this pixel listen to?'
+    """
+    def __init__(self,
+        layers:nn.Module|dict[str, nn.Module], # up to four, by what they are called
+        pictures:Tensor|dict[str, Tensor],     # square, values from 0 to 1
+        layer:str|None=None,        # the module that answers; the first that can if None
+        asks:tuple[int, int]|None=None, # the pixel that asks first; the middle if None
+        head:int=0,                 # which head, or kernel, is shown first
+        pose:int=0,
+        panel:int=0,                # which panel is on the large picture first
+        mean:float|Sequence[float]=0, # what pictures are normalised by
+        std:float|Sequence[float]=1,
+        weights:str='random weights (seed 0)', # which they are: the page says so
+        title:str='Whom does this pixel listen to?',
+    ):
+        named = layers if isinstance(layers, dict) else {type(layers).__name__: layers}
+        shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
+        if not 1 <= len(named) <= 4 or not shown:
+            raise ValueError('expected one to four layers and at least one picture, '
+                             f'got {len(named)} and {len(shown)}')
+        self.layers, self.title, self.weights = dict(named), title, weights
+        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
+        self.first = next(iter(self.pictures.values()))
+        shapes = {tuple(p.shape) for p in self.pictures.values()}
+        if len(shapes) > 1:
+            raise ValueError(f'expected pictures of one shape, got {sorted(shapes)}')
+        self.mean, self.std = (per_channel(v, len(self.first), name)
+                               for v, name in ((mean, 'mean'), (std, 'std')))
+        size = self.first.shape[-1]
+        self.asks = (size//2, size//2) if asks is None else asks
+        if not all(0 <= i < size for i in self.asks):
+            raise ValueError(f'expected a pixel (row, column) of {size}×{size}, got {asks}')
+        self.head, self.pose, self.panel = head, pose, panel
+        self._read(layer)
+
+    def _read(self, layer:str|None)->None:
+        "The graph of each layer, as far as it is needed, and where it answers."
+        self.graphs, self.places = list[dict[str, Any]](), list[Place]()
+        for name, net in self.layers.items():
+            like = next(net.parameters(), self.first)
+            graph = network_graph(net, self.input(self.first).to(like), name=name)
+            place = _place(graph, layer, name)
+            self.graphs.append(_until(graph, place.node))
+            self.places.append(place)
+            h, w = self._pixels(self.graphs[-1], place)
+            size = self.first.shape[-1]
+            if h != w or (size - h) % 2 or h < size - 8:
+                raise ValueError(f'{name} answers for {h}×{w} pixels of a picture of '
+                                 f'{size}×{size}: choose a layer before the first pooling')
+
+    @staticmethod
+    def _pixels(graph:dict[str, Any], place:Place)->list[int]:
+        "How many rows and columns the layer sees."
+        shapes = {node['name']: node['shape'] for node in graph['nodes']}
+        shapes['input'] = graph['input']
+        node = next(node for node in graph['nodes'] if node['name'] == place.node)
+        return shapes[place.node if place.gates else node['inputs'][0]][-2:]
+
+    def input(self,
+        picture:Tensor, # `(c, h, w)`, values from 0 to 1
+    )->Tensor:          # `(1, c, h, w)`
+        "A picture as the layers take it."
+        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
+        return ((picture - mean)/std)[None]
+
+    def panels(self)->list[str]:
+        "What each panel shows: a layer, or of a single layer a pose."
+        if len(self.layers) > 1: return list(self.layers)
+        group = self._group(*self.layers.values())
+        return [f'pose {group.describe(h)}' for h in group.elements][:8]
+
+    @staticmethod
+    def _group(net:nn.Module)->Group:
+        "The largest group of a layer's modules."
+        own = [getattr(m, 'group', None) for m in net.modules()]
+        groups = [group for group in own if isinstance(group, Group)]
+        return max(groups, key=len, default=get_group('Z2'))
+
+    def _heads(self)->int:
+        "Of the layer with the most: of attention, or kernels at a place."
+        def count(graph:dict[str, Any], place:Place)->int:
+            node = next(node for node in graph['nodes'] if node['name'] == place.node)
+            if place.kind == 'attention': return node['heads']
+            shapes = {node['name']: node['shape'] for node in graph['nodes']}
+            return shapes[node['inputs'][0]][0] if place.kind == 'kernel' else 1
+        return max(map(count, self.graphs, self.places))
+
+    def _spec(self)->dict[str, Any]:
+        "What the page's script reads."
+        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
+        return dict(
+            shape=list(self.first.shape), mean=self.mean, std=self.std, pictures=pictures,
+            listens=[place._asdict() for place in self.places], asks=list(self.asks), turn=0,
+            head=self.head, pose=self.pose, panel=self.panel, panels=len(self.panels()),
+            heads=self._heads(), **lighter_graphs(self.graphs))
+
+    def html(self)->str:
+        "The page's face; it runs wherever a browser shows it."
+        style, script = _code()
+        spec = self._spec()
+        name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
+        body = TEMPLATES.get_template('attention.html').render(
+            id=f'eqtutor-{name}', title=self.title, panels=self.panels(), spec=spec,
+            note=self.weights[0].upper() + self.weights[1:])
+        body = re.sub(r'\n\s+', '\n', body)
+        once = '<script>globalThis.eqtutorAttention();</script>'
+        return '\n'.join([style, body, tensor_blocks(self.graphs), script, once])
+
+    def _ipython_display_(self):
+        raise NotImplementedError   # as any other object: the page needs no kernel
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {'text/plain': f'AttentionMap: {self.title}', 'text/html': self.html()}
+
+# --- four encodings, by hand
+
+GOAL, SLOPE = (0, 7), .03   # seven to the right, and how steeply that is wanted
+CENTRE = 11, 6              # the place that the absolute encoding wants
+
+def _wanted(down:Tensor, right:Tensor, size:int)->Tensor:
+    "Minus the squared distance from the goal, round the frame."
+    def rest(t:Tensor)->Tensor: return (t + size//2) % size - size//2
+    return -SLOPE*(rest(down - GOAL[0])**2 + rest(right - GOAL[1])**2)
+
+class HandEncoding(nn.Module):
+    "In place of a learnt encoding: seven to the right, as each pose of the group sees it."
+    def __init__(self, group:Group|str, size:int, width:int=4):
+        super().__init__()
+        self.group, self.size, self.width = get_group(group), size, width
+
+    def forward(self, reach:tuple[int, int])->Tensor:
+        right, up = moved_offsets(self.group, reach).round().unbind(-1)
+        code = right.new_zeros(*right.shape, self.width)
+        code[..., -1] = 2*_wanted(-up, right, self.size)   # half of it counts: 1/√d
+        return code
+
+    def poses(self)->Tensor: return torch.zeros(1, self.width, dtype=torch.float64)
+
+def _like_colours(query:Any, key:Any, value:Any, out:Any)->None:
+    "Scores 9·⟨colour, colour⟩, and a last channel that reads the encoding."
+    for layer in (query, key, value, out):
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+        for i in range(4): layer.weight[i, i] = 1.
+    for layer in (query, key):
+        for i in range(3): layer.weight[i, i] = 18**.5
+    query.weight[3, 3] = 0.
+    query.bias[3] = 1.
+
+@torch.no_grad()
+def four_encodings(
+    size:int=16, # of the pictures
+)->dict[str, nn.Module]:
+    """Global self-attention of coloured pictures with weights by hand, under four encodings.
+
+    Parameters
+    ----------
+    size : int, default 16
+        of the pictures
+
+    Returns
+    -------
+    dict[str, nn.Module]
+        'no encoding', 'absolute', 'relative' and 'on the group': from `(b, 3, size, size)`
+    """
+    def embedded(layer:Any)->nn.Module:
+        colours = nn.Conv2d(3, 4, 1, bias=False, dtype=torch.float64)
+        colours.weight.copy_(torch.eye(4, 3)[..., None, None])
+        return nn.Sequential(colours, layer)
+    layers = dict[str, nn.Module]()
+    for name, encoding in (('no encoding', 'none'), ('absolute', 'absolute'),
+                           ('relative', 'relative')):
+        layer:Any = SelfAttention2d(
+            4, 4, encoding=encoding, size=(size, size), dtype=torch.float64)
+        _like_colours(layer.maps.query, layer.maps.key, layer.maps.value, layer.out)
+        i = torch.arange(size, dtype=torch.float64)
+        if layer.absolute is not None:
+            layer.absolute.zero_()
+            layer.absolute[3] = -2*SLOPE*((i[:, None] - CENTRE[0])**2 + (i - CENTRE[1])**2)
+        if layer.relative is not None:
+            down = torch.arange(1 - size, size, dtype=torch.float64)
+            layer.relative.table.zero_()
+            layer.relative.table[0, 3] = 2*_wanted(down[:, None], down, size)
+        layers[name] = embedded(layer)
+    lift:Any = LiftingSelfAttention2d(
+        4, 4, 'p4', window=None, heads=1, head_channels=4, extent=size, dtype=torch.float64)
+    _like_colours(lift.query, lift.key, lift.value, lift.out)
+    lift.encoder = HandEncoding('p4', size)
+    return layers | {'on the group': embedded(lift)}
+
+def whom_it_hears(
+    picture:Tensor, # `(3, h, w)`, values from 0 to 1
+    asks:tuple[int, int]=(4, 4), # the pixel that asks first
+)->AttentionMap:
+    """Four encodings side by side: which goes along with the picture?
+
+    Parameters
+    ----------
+    picture : Tensor
+        `(3, h, w)`, values from 0 to 1
+    asks : tuple[int, int], default (4, 4)
+        the pixel that asks first
+    """
+    return AttentionMap(
+        four_encodings(picture.shape[-1]), {'crosses': picture}, asks=asks, panel=2,
+        weights='weights set by hand: every pixel asks for its own colour. Absolute: near row '
+                '11, column 6. Relative: near seven to its right. On the group: seven to the '
+                'right as its pose sees it.')
