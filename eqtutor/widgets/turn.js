@@ -328,6 +328,7 @@ class Dial {
       event.preventDefault();
       this.box.setPointerCapture(event.pointerId);
       this.widget.rest();
+      this.widget.slider.classList.add('by-hand'); // no ring until a key is pressed
       this.widget.slider.focus({ preventScroll: true });
       last = angle(event);
       loose = this.widget.state.turn;
@@ -930,6 +931,7 @@ class Turn {
   // --- state
 
   set(change) {
+    this.touched ||= 'turn' in change || 'mirror' in change;
     this.become(change);
     clearTimeout(this.settling);
     this.settling = setTimeout(() => this.settle(), 350);
@@ -1045,7 +1047,10 @@ class Turn {
       this.rest();
       this.set({ turn: Number(this.slider.value) });
     });
-    this.slider.addEventListener('keydown', event => this.key(event));
+    this.slider.addEventListener('keydown', event => {
+      this.slider.classList.remove('by-hand');
+      this.key(event);
+    });
     this.root.querySelector('.play').addEventListener('click', () => {
       if (this.playing) this.rest();
       else this.play();
@@ -1154,6 +1159,7 @@ class Turn {
     const change = {};
     const turn = Number.parseFloat(get('turn'));
     if (Number.isFinite(turn)) change.turn = turn;
+    this.touched ||= Number.isFinite(turn);
     if (get('mirror') === '1') change.mirror = this.group.turns.some(t => t.mirror);
     if (get('ink')) this.gallery.decode(get('ink'));
     const picture = get('picture');
@@ -1226,7 +1232,8 @@ class Turn {
     this.verdicts = sights.filter(Boolean).map(sight => {
       return `${sight.eye.label}: ${this.verdict(sight, state, place).words}`;
     });
-    this.root.querySelector('.headline').textContent = this.headline;
+    this.root.querySelector('.headline span').textContent = this.headline;
+    this.root.querySelector('.headline').dataset.longest = this.longest(sights.filter(Boolean));
     this.showControls();
     for (const view of this.views) view.show({ state, sights, picture, moved, place });
   }
@@ -1258,13 +1265,14 @@ class Turn {
 
   // --- in words
 
-  // No verdict upright: there nothing was tested.
+  // No verdict upright, where nothing was tested, nor before the reader has turned anything.
   verdict(sight, { turn, mirror }, place) {
-    const { name } = this.group;
-    if (turn === 0 && !mirror) return { words: 'Turn the picture to test it.', kind: '' };
+    if ((turn === 0 && !mirror) || !this.touched) {
+      return { words: 'Turn the picture to test it.', kind: '' };
+    }
     if (!place.exact) {
-      return { kind: '', words: `≈ Between the turns of ${name}: the maps differ by `
-        + `${percent(sight.error)}, the picture itself by ${percent(sight.loss)}.` };
+      return { kind: '', words: `≈ Between the turns of ${this.group.name} nothing is exact: the `
+        + `maps change by ${percent(sight.error)}, the picture by ${percent(sight.loss)}.` };
     }
     if (sight.error <= EXACT) {
       return { kind: 'good', words: '✓ Carried back, the maps are as they were '
@@ -1290,6 +1298,23 @@ class Turn {
       return `${this.subject(labels, judges.length)} ${when} ${says} ${name}.`.replace('  ', ' ');
     });
     return words.join(' ') + (upright ? ' Now turn the picture.' : '');
+  }
+
+  // The longest of what `sentence` may say: all networks of different opinions, or of one.
+  longest(sights) {
+    const moved = { turn: 1, mirror: false };
+    const opinions = kept => sights.map((sight, i) => {
+      if (!sight.scores) return sight;
+      const long = sight.scores.names.reduce((a, b) => (b.length > a.length ? b : a));
+      const scores = { top: i, names: { [i]: long + '\u200b'.repeat(i) } };
+      return { ...sight, error: 1, scores, start: kept ? scores : { top: -1 } };
+    });
+    const all = [true, false].flatMap(exact => [{ turn: 0 }, moved].flatMap(state => {
+      return [this.sentence(opinions(true), state, { exact }),
+        this.sentence(sights.map(each => ({ ...each, error: 0 })), state, { exact }),
+        this.sentence(opinions(false), state, { exact })];
+    }));
+    return all.reduce((a, b) => (b.length > a.length ? b : a));
   }
 
   subject(labels, n) {

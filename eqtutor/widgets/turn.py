@@ -120,9 +120,11 @@ def _largest_group(nets:Sequence[nn.Module])->Group:
     groups = [group for group in own if isinstance(group, Group) and len(group) > 1]
     return max(groups, key=len, default=get_group('p4'))
 
-def _first_maps(graph:dict[str, Any])->str:
-    "The first feature map on G behind a ReLU; without one, the first map."
-    maps = [node for node in graph['nodes'] if len(node['shape']) > 2]
+def _first_maps(graph:dict[str, Any], fault:str|None=None)->str:
+    "The first feature map on G behind a ReLU and a fault; without one, the first map."
+    nodes = graph['nodes']
+    start = next((i for i, node in enumerate(nodes) if node['name'] == fault), 0)
+    maps = [node for node in nodes[start:] if len(node['shape']) > 2]
     posed = [node for node in maps if len(node['shape']) == 4 and node['shape'][1] > 1]
     behind = [node for node in posed if node['op'] == 'relu']
     if not maps: raise ValueError('the network has no layer with maps to look at')
@@ -188,7 +190,10 @@ class TurnThePicture(Widget):
     def _check_layer(self, layer:str|None)->str|None:
         "The layer that is shown first; a name that no network has is an error."
         if self.unknown: return layer
-        if layer is None: return _first_maps(next(iter(self.graphs.values())))
+        if layer is None:
+            faults = [getattr(net, 'fault', None) for net in self.networks.values()]
+            fault = next(filter(None, faults), None)
+            return _first_maps(next(iter(self.graphs.values())), fault)
         if layer in (maps := self._layers()): return layer
         raise ValueError(f'there are no maps of a layer {layer!r}: '
                          f'expected one of {", ".join(maps)}')
@@ -306,13 +311,14 @@ class TurnThePicture(Widget):
 def broken_twin(net:nn.Module)->nn.Module:
     "The network with its weights, whose first group convolution turns no filter."
     twin = copy.deepcopy(net)
-    for layer in twin.modules():
+    for name, layer in twin.named_modules():
         if type(layer) is not GroupConv2d: continue
         entries = torch.arange(layer.kernel_size**2)   # all filters as they are …
         slices = layer.group.relative[..., None]*len(entries)   # … from the right pose
         tables = dict(index=(slices + entries).flatten())
         layer.tables = partial(dict, tables)   # type: ignore[method-assign]
         layer.make_tables()
+        twin.fault = name   # type: ignore[assignment]  # where one sees it
         return twin
     raise ValueError(f'{type(net).__name__} has no GroupConv2d to break: expected a '
                      'network with one, after its lifting layer')

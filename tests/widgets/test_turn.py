@@ -171,6 +171,58 @@ def test_the_keyboard_alone(see):
     assert 'row 13, column 12' in page.locator('.value').inner_text()
 
 
+@pytest.mark.parametrize('width', (1280, 758, 390))
+def test_nothing_moves_under_the_finger(see, width):
+    "Answers and headline change on the way; the dial stays where it is, and so does its angle."
+    page = see(width=width)
+    page.evaluate('''() => {
+        window.centres = new Set();
+        window.said = new Set();
+        const widget = document.querySelector('.eqtutor-turn').widget;
+        const show = widget.show.bind(widget);
+        widget.show = () => {
+          show();
+          const { x, y, width, height } = widget.dial.box.getBoundingClientRect();
+          window.centres.add(`${x + width / 2 + scrollX} ${y + height / 2 + scrollY}`);
+          window.said.add(widget.headline);
+        };
+    }''')
+    turn_by_hand(page, 0, 45)
+    settled(page, 45)
+    assert len(page.evaluate('[...window.centres]')) == 1
+    assert len(page.evaluate('[...window.said]')) > 1
+
+
+def test_no_ring_round_the_slider_after_the_mouse(see):
+    page = see()
+    turn_by_hand(page, 0, 45)
+    ring = "() => getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate('document.activeElement.type') == 'range'
+    assert page.evaluate(ring) == 'none'
+    page.keyboard.press('ArrowUp')
+    assert page.evaluate(ring) == 'solid'
+
+
+@pytest.mark.parametrize('width', (1280, 758, 390))
+def test_question_hand_and_answers_are_on_one_screen(see, width):
+    page = see(turn_a_digit(simple=True), width=width)
+    height = page.viewport_size['height']
+    boxes = [page.locator(part).bounding_box() for part in ('.headline', '.dial', '.turning')]
+    boxes += [card(page, name).bounding_box() for name in HERO]
+    assert all(box['y'] >= 0 and box['y'] + box['height'] <= height for box in boxes)
+    cards = page.locator('.cards').bounding_box()
+    area = sum(box['width']*box['height'] for box in boxes[3:])
+    assert area > .85*cards['width']*cards['height']   # no hole
+
+
+def test_no_verdict_before_the_reader_has_turned(see):
+    page = see(turn_a_digit(turn=30))
+    assert 'Turn the picture to test it' in verdict(page, HERO[0])
+    slider(page).press('ArrowUp')
+    settled(page, 31)
+    assert verdict(page, HERO[0]).startswith('≈ Between the turns of C4 nothing is exact')
+
+
 def test_play_moves_and_stops(see):
     page = see()
     slider(page).press('Space')
