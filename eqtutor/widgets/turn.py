@@ -403,6 +403,18 @@ def which_layer()->TurnThePicture:
         mean=about['mean'], std=about['std'], title='Which layer breaks it?')
 
 
+SITE = 'https://eqtutor.github.io/eqtutor/'
+TEN_LINES = """\
+import torch
+from torch import nn
+from eqtutor.equivariance import assert_equivariant
+from eqtutor.nn import GroupConv2d, GroupPool, LiftingConv2d
+net = nn.Sequential(
+    LiftingConv2d(3, 16, 3, 'p4', padding='same'), nn.ReLU(),
+    GroupConv2d(16, 32, 3, 'p4', padding='same'), nn.ReLU(), GroupPool())
+x = torch.randn(1, 3, 32, 32)
+assert_equivariant(net, x, 'p4')   # turn the picture, and its maps turn along"""
+
 def demo_page(
     accuracy:dict[str, dict[str, float]], # by network, then by turn, between 0 and 1
     nets:dict[str, nn.Module],            # by name, trained; they have a `layers.relu2`
@@ -413,8 +425,8 @@ def demo_page(
     low, high = digit.min().item(), digit.max().item()
     widget = TurnThePicture(
         {name: nets[name] for name in reversed(nets)}, (digit - low)/(high - low), 'p4',
-        layer='layers.relu2', turn=90, mean=-low/(high - low), std=1/(high - low),
-        title='eqtutor demo')
+        layer='layers.relu2', mean=-low/(high - low), std=1/(high - low),
+        title='eqtutor demo', simple=True)
     return TEMPLATES.get_template('demo.html').render(
-        title='eqtutor demo', advice=advice, accuracy=accuracy,
-        widgets_html=[widget.html()])
+        title='eqtutor demo', advice=advice, accuracy=accuracy, site=SITE,
+        lines=TEN_LINES, widgets_html=[widget.html()])
