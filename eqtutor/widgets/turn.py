@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from ..core import one_of
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
 from ..names import needs, require
@@ -152,7 +153,12 @@ class TurnThePicture(Widget):
         title:str='Turn the picture',
         note:str='',                # a sentence below the headline
         simple:bool=False,          # maps and errors behind a fold, for a first look
+        # of networks that give a picture: 'labels' of its pixels, or 'arrows' (right, up)
+        output:str|None=None,
+        weights:str='steps',        # of two bytes each; 'bytes' halves the page of a large network
     ):
+        if output: one_of(output, 'labels', 'arrows')
+        self.output, self.weights = output, weights
         named = networks if isinstance(networks, dict) else {'network': networks}
         shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
         if not 1 <= len(named) <= 3 or not shown:
@@ -184,7 +190,8 @@ class TurnThePicture(Widget):
             like = next(net.parameters(), self.first)
             try:
                 self.graphs[name] = network_graph(
-                    net, self.input(self.first).to(like), labels=self.scores, name=name)
+                    net, self.input(self.first).to(like), labels=self.scores, name=name,
+                    weights=self.weights)
             except UnknownLayer as error: self.unknown[name] = error
 
     def _check_layer(self, layer:str|None)->str|None:
@@ -235,7 +242,8 @@ class TurnThePicture(Widget):
         pictures = [dict(name=k, data=_as_bytes(p)) for k, p in self.pictures.items()]
         return dict(shape=list(self.first.shape), mean=self.mean, std=self.std,
                     group=group, pictures=pictures, **_lighter([*self.graphs.values()]),
-                    layer=self.layer, channel=self.channel, turn=self.turn)
+                    layer=self.layer, channel=self.channel, turn=self.turn,
+                    output=self.output, ink=.5, arrow=1)
 
     def prepared(self,
         name:str, # of a network

@@ -11,7 +11,8 @@ from torch import nn
 from eqtutor.actions import rotate
 from eqtutor.equivariance import equivariance_error
 from eqtutor.models.group_cnn import p4_cnn
-from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.nn.convolution import LiftingConv2d, ProjectionConv2d
+from eqtutor.nn.vectors import VectorProjectionConv2d
 from eqtutor.report import layer_report
 from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, which_layer, whole_page
 from eqtutor.widgets.turn import upright_networks
@@ -413,6 +414,29 @@ def test_the_error_is_drawn_as_the_reader_turns(see):
         settled(page, degrees)
     path = page.locator('.curve > svg path.line0').get_attribute('d')
     assert len(re.findall('[ML]', path)) == 5 and path.count('M') == 1
+
+
+def test_whose_labels_and_arrows_turn_along(see):
+    "A picture comes out: at each element right layers carry it along, others do not."
+    torch.manual_seed(0)
+    ways = {'labels': (lambda group: nn.Sequential(
+                LiftingConv2d(2, 4, 5, group, padding=2), nn.ReLU(),
+                ProjectionConv2d(4, 4, 5, group, padding=2)), 'Z2'),
+            'arrows': (lambda head: nn.Sequential(
+                LiftingConv2d(2, 4, 5, 'p4', padding=2), nn.ReLU(),
+                head(4, 2, 5, 'p4', padding=2)), ProjectionConv2d)}
+    right = dict(labels='p4', arrows=VectorProjectionConv2d)
+    for output, (make, wrong) in ways.items():
+        nets = {'right': make(right[output]).eval(), 'wrong': make(wrong).eval()}
+        widget = TurnThePicture(nets, torch.rand(2, 16, 16), 'p4', output=output, simple=True)
+        page = see(widget, width=390)
+        assert headline(page) == f'Turn the picture: do the {output} turn along?'
+        for degrees in 90, 180, 270:
+            slider(page).press('ArrowRight')
+            settled(page, degrees)
+            assert card(page, 'right').locator('.words').inner_text().startswith('100 %')
+            assert f'The wrong did not turn the {output} along.' in headline(page)
+        assert card(page, 'right').locator('.outcome').is_visible() and too_wide(page) == 0
 
 
 # --- state
