@@ -659,11 +659,13 @@ def widget(
                    '[default: the first ReLU behind a group axis]'),
     channel:int=typer.Option(0, min=0),
     weights:Path=typer.Option(
-        None, help='A checkpoint or safetensors file; random weights if left out.'),
+        None, help='A checkpoint, a safetensors file or a name, as p4-cnn-rotmnist.  '
+                   '[default: trained weights of the package, or random ones]'),
     compare:str=typer.Option(
         '', help='Beside it: broken (one of its layers turns no filter), plain (the '
                  'same network without a group), or both, with a comma.'),
-    plain_weights:Path=typer.Option(None, help='Weights of the plain network.'),
+    plain_weights:Path=typer.Option(
+        None, help='Weights of the plain network.  [default: trained like the other\'s]'),
     group:str=typer.Option(None, help='A group\'s name.  [default: the network\'s]'),
     out:Path=typer.Option(
         Path('widget.html'), help='One HTML file that needs nothing else.'),
@@ -673,27 +675,57 @@ def widget(
         from .models.registry import get_model
         from .widgets import TurnThePicture
         model = get_model(network)
-        nets = {model.name: _built(model, weights)}
+        net, known = _known_weights(model, weights)
+        nets, about = {model.name: net}, [known]
         for twin in filter(None, compare.split(',')):
-            nets |= _twin(twin, model, nets[model.name], plain_weights)
+            other, known = _twin(twin, model, net, weights, plain_weights)
+            nets |= other
+            about.append(known)
+        note = '; '.join(f'{name}: {known}' for name, known in zip(nets, about)) + '.'
         shown = TurnThePicture(
             nets, **_pictures(model, image), group=group or group_of(model.name),
-            layer=layer, channel=channel)
+            layer=layer, channel=channel, note=note)
         shown.save(_new_file(out))
-    typer.echo(f'Written to {out}: open it in any browser and turn the picture.')
+    typer.echo(f'{note}\nWritten to {out}: open it in any browser and turn the picture.')
+
+RANDOM = 'random weights, never trained'
+
+def _known_weights(
+    model:Model, weights:Path|None,
+)->tuple[nn.Module, str]:
+    "A network with the weights that are asked for or lie in the package, and which."
+    from .widgets import upright_networks
+    if weights: return _built(model, weights), f'weights of {Path(weights).name}'
+    upright = upright_networks()
+    own = {'p4-cnn': 'p4 network', 'z2-cnn': 'plain network'}.get(model.name)
+    if own:
+        seen = f'trained on {upright.about["train"]:,} upright digits'
+        return upright.networks[own].double(), seen
+    return _built(model, None), RANDOM
 
 def _twin(
-    twin:str, model:Model, net:nn.Module, plain_weights:Path|None,
-)->dict[str, nn.Module]:
-    "A network to compare with: 'broken' or 'plain'."
+    twin:str, model:Model, net:nn.Module, weights:Path|None, plain_weights:Path|None,
+)->tuple[dict[str, nn.Module], str]:
+    "A network to compare with, 'broken' or 'plain', and what weights it has."
     from .models.registry import get_model
     from .widgets import broken_twin
-    if twin == 'broken': return {f'broken {model.name}': broken_twin(net)}
+    if twin == 'broken':
+        return {f'broken {model.name}': broken_twin(net)}, 'the same, one layer broken'
     if twin != 'plain':
         raise ValueError(f'--compare knows broken and plain, got {twin!r}')
     own = group_of(model.name).lower()
     plain = get_model(model.name.replace(own, 'z2', 1))
-    return {plain.name: _built(plain, plain_weights)}
+    alike = plain_weights or (weights and _alike(weights, model.name, plain.name))
+    if weights and not alike: return {plain.name: _built(plain, None)}, RANDOM
+    other, known = _known_weights(plain, alike)
+    return {plain.name: other}, known
+
+def _alike(weights:Path, name:str, other:str)->Path|None:
+    "The weights of another network from the same training, if the package or a folder has them."
+    from .train.checkpoints import trained_weights
+    beside = weights.with_name(weights.name.replace(name, other, 1))
+    if beside.name in trained_weights(): return Path(beside.name)
+    return beside if beside.is_file() and beside != weights else None
 
 def _pictures(model:Model, image:Path|None)->dict[str, Any]:
     "Pictures for a network, and what they are normalised by."

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -110,7 +111,8 @@ def test_files_are_whole(demo):
     assert (out/'demo.png').read_bytes()[:8] == b'\x89PNG\r\n\x1a\n'
     html = (out/'demo.html').read_text(encoding='utf-8')
     assert html.endswith('</html>') and len(html) < 500_000 and html.count('type="range"') == 1
-    assert not re.search(r'(src|href)="(?!data:)', html), 'the page must load nothing from anywhere'
+    loads = re.search(r'(src=|<link[^>]*href=)"(?!data:)', html)
+    assert not loads, 'the page must load nothing from anywhere'
 
 
 def test_mistakes_get_one_paragraph(tmp_path):
@@ -482,6 +484,8 @@ def test_lab_passes_arguments_on(tmp_path, monkeypatch, words, folder):
 def test_widget_is_one_page_or_nothing(tmp_path):
     page = tmp_path/'w.html'
     Image.new('RGB', (60, 40), 'red').save(tmp_path/'red.png')
+    own = tmp_path/'own.safetensors'
+    save_file(get_model('p4-cnn').make().state_dict(), own)
     for args in (['p4-cnn'], ['gsa-r4'], ['p4-all-cnn', '--image', tmp_path/'red.png']):
         said = run('widget', *args, '--out', page)
         assert said.exit_code == 0 and 'type="range"' in page.read_text(), said.output
@@ -489,7 +493,17 @@ def test_widget_is_one_page_or_nothing(tmp_path):
     said = run('widget', 'p4-cnn', '--compare', 'broken,plain', '--out', page)
     names = [f'aria-label="{name}"' in page.read_text() for name in ('broken p4-cnn', 'z2-cnn')]
     assert said.exit_code == 0 and all(names), said.output
+    assert said.output.count('trained on 10,000 upright digits') == 2, said.output
+    text = page.read_text()
+    assert 'z2-cnn: trained on 10,000 upright digits.' in text
+    assert re.search('"layer": ?"layers.relu2"', text)
     page.unlink()
+    for args, known in ((['--weights', 'p4-cnn-rotmnist'], 'z2-cnn: weights of z2-cnn-rotmnist'),
+                        (['--weights', own], 'z2-cnn: random weights, never trained')):
+        said = run('widget', 'p4-cnn', '--compare', 'plain', *args, '--out', page)
+        assert said.exit_code == 0 and known in said.output, said.output
+        assert known in page.read_text()
+        page.unlink()
     refused('widget', 'p4-cnn', '--image', tmp_path/'none.png', '--out', page)
     refused('widget', 'p4-cnn', '--layer', 'layers.nothing', '--out', page)
     refused('widget', 'p4-cnn', '--compare', 'worse', '--out', page)

@@ -8,12 +8,14 @@
 // A graph has a `format` (others are refused), `name` and `labels` of the network and its scores,
 // `input` (shape of a picture), `group` (name, order, matrices, mul, inv, grid), `nodes` in the
 // order in which they are computed, `output` (name of the node with the scores), and `tensors` by
-// checksum: type (steps, single, short, whole: little-endian, of 2, 4, 2 and 4 bytes), shape, data
-// in base64, and for steps the length of a step. A node has a `name` (the layer's path), an `op`,
+// checksum: type (steps, bytes, single, short, whole: little-endian, of 2, 1, 4, 2 and 4 bytes),
+// shape, data in base64, and for steps and bytes the length of a step. A node has a `name` (the layer's path), an `op`,
 // `inputs` (nodes before it, or 'input'), the `shape` of its value, `type` and `title` to show,
 // and keys of tensors in `weights` and `tables`. The operations, with their parameters | tensors:
 //   convolution   channels, poses, kernel_size, stride, padding, dilation, groups
 //                 | filter (o, i, entries), bias, index or turns
+//   transposed    stride, padding, dilation | filter (i, o, rows, columns), bias: a convolution
+//                 that writes windows in place of reading them
 //   scale         | factor, shift of each channel: a batch norm at inference
 //   group_norm    groups, channels, eps | factor, shift
 //   channel_norm  eps | factor, shift: over the channels at each place
@@ -78,6 +80,7 @@ function forEachRow(shape, listOfStrides, visit) {
 
 const READERS = {
   steps: { bytes: 2, read: (view, at) => view.getInt16(at, true) },
+  bytes: { bytes: 1, read: (view, at) => view.getInt8(at) },
   single: { bytes: 4, read: (view, at) => view.getFloat32(at, true) },
   whole: { bytes: 4, read: (view, at) => view.getUint32(at, true) },
   short: { bytes: 2, read: (view, at) => view.getUint16(at, true) },
@@ -777,6 +780,41 @@ function windowSum(node, [kernelShape, shape]) {
   return { run, explain, listen };
 }
 
+// --- the transposed convolution: each pixel writes a window
+
+function transposed(node, [shape], read) {
+  const { values: filter, shape: [inside, outside, tall, wide] } = read('filter');
+  const [rows, columns] = shape.slice(-2);
+  const [height, width] = node.shape.slice(-2);
+  const { stride, padding, dilation } = node;
+  const bias = node.weights.bias ? read('bias').values : new Float64Array(outside);
+
+  function run([x]) {
+    const out = new Float64Array(outside * height * width);
+    bias.forEach((value, o) => out.fill(value, o * height * width, (o + 1) * height * width));
+    for (let at = 0; at < inside * rows * columns; at++) {
+      if (x[at] === 0) continue;
+      const i = Math.floor(at / (rows * columns));
+      const top = (Math.floor(at / columns) % rows) * stride[0] - padding[0];
+      const left = (at % columns) * stride[1] - padding[1];
+      let entry = i * outside * tall * wide;
+      for (let o = 0; o < outside; o++) {
+        for (let ky = 0; ky < tall; ky++) {
+          const row = top + ky * dilation[0];
+          const start = (o * height + row) * width;
+          for (let kx = 0; kx < wide; kx++, entry++) {
+            const column = left + kx * dilation[1];
+            if (row < 0 || row >= height || column < 0 || column >= width) continue;
+            out[start + column] += x[at] * filter[entry];
+          }
+        }
+      }
+    }
+    return out;
+  }
+  return { run };
+}
+
 // --- self-attention on a group
 
 // Softmax over the sources (pose q, offset within reach) of
@@ -1032,6 +1070,7 @@ function selfAttention(node, [shape], read) {
 
 const OPERATIONS = {
   convolution,
+  transposed,
   scale,
   group_norm: groupNorm,
   channel_norm: channelNorm,

@@ -23,18 +23,19 @@ from ..nn.convolution import EquivariantConv2d
 from ..nn.e4 import E4Conv2d, KernelGenerator
 from ..nn.layers import GroupLayerNorm2d, SpatialPool2d
 from ..nn.self_attention import EquivariantSelfAttention2d
+from ..nn.vectors import VectorConv2d
 from ..trace import Call, OtherForm, Recorder, Source, function_name, is_close, one_call
 
 FORMAT = 2   # of the graph; engine.js reads this one
-_STORED = {'steps': '<i2', 'single': '<f4', 'short': '<u2', 'whole': '<u4'}
-_STEPS = 32767   # of the largest weight: with its sign two bytes
+_STORED = {'steps': '<i2', 'bytes': 'i1', 'single': '<f4', 'short': '<u2', 'whole': '<u4'}
+_STEPS = {'steps': 32767, 'bytes': 127}   # of the largest weight: with its sign two bytes, or one
 
 def _stored(t:Tensor, kind:str)->dict[str, Any]:
     "A tensor as JSON: little-endian bytes in base64, and how long a step is."
     data = np.ascontiguousarray(t.detach().cpu().double().numpy())
     stored = dict[str, Any](type=kind, shape=list(t.shape))
-    if kind == 'steps':
-        stored['step'] = float(np.abs(data).max(initial=0)/_STEPS) or 1.
+    if kind in _STEPS:
+        stored['step'] = float(np.abs(data).max(initial=0)/_STEPS[kind]) or 1.
         data = (data/stored['step']).round()
     text = base64.b64encode(data.astype(_STORED[kind]).tobytes()).decode()
     return stored | dict(data=text)
@@ -72,7 +73,7 @@ class GraphWriter(Recorder):
     "Makes nodes of what a network calls on one picture."
     def __init__(self,
         net:nn.Module,
-        weights:str,   # 'steps' or 'single'
+        weights:str,   # 'steps', 'bytes' or 'single'
     ):
         super().__init__(net, lambda m: _known(m, LAYERS) is not None, plain_form=self.rewritten)
         self.weights, self.tensors = weights, dict[str, dict[str, Any]]()
@@ -271,8 +272,11 @@ def _by_channel(layer:EquivariantConv2d, bank:Tensor)->Tensor:
 
 def _convolution(r:GraphWriter, value:Tensor, m:EquivariantConv2d, x:Tensor)->None:
     if m.padding_mode != 'zeros': raise r.unknown(f'padding_mode={m.padding_mode!r}')
-    r.add('convolution', [x], value, dict(filter=m.weight.flatten(2), bias=m.bias),
-          _bank_tables(r, m), channels=[m.out_channels, m.in_channels//m.groups],
+    # filters of arrows are sums of entries, so the whole bank travels
+    arrows = _known(m, {VectorConv2d: None}) is not None
+    filters, tables = (m.filters(), {}) if arrows else (m.weight, _bank_tables(r, m))
+    r.add('convolution', [x], value, dict(filter=filters.flatten(2), bias=m.bias),
+          tables, channels=[m.out_channels, m.in_channels//m.groups],
           poses=[m.out_poses, m.in_poses], kernel_size=[m.kernel_size]*2,
           stride=[m.stride]*2, padding=[m.padding]*2, dilation=[m.dilation]*2,
           groups=m.groups)
@@ -407,6 +411,13 @@ def _conv2d(r:GraphWriter, value:Tensor, x:Tensor, weight:Tensor, bias:Tensor|No
           channels=[out, inside], poses=[1, 1], kernel_size=size,
           stride=_pair(stride), padding=_pair(padding), dilation=_pair(dilation),
           groups=groups)
+
+def _transposed(r:GraphWriter, value:Tensor, x:Tensor, weight:Tensor, bias:Tensor|None=None,
+                stride:Any=1, padding:Any=0, output_padding:Any=0, groups:int=1,
+                dilation:Any=1)->None:
+    if groups != 1: raise r.unknown('a transposed convolution with groups')
+    r.add('transposed', [x], value, dict(filter=weight, bias=bias), stride=_pair(stride),
+          padding=_pair(padding), dilation=_pair(dilation))
 
 def _conv3d(r:GraphWriter, value:Tensor, x:Tensor, weight:Tensor, bias:Tensor|None=None,
             stride:Any=1, padding:Any=0, dilation:Any=1, groups:int=1)->None:
@@ -545,7 +556,8 @@ _BINARY = {'add': 'add', 'sub': 'subtract', 'subtract': 'subtract', 'mul': 'mult
            'multiply': 'multiply', 'div': 'divide', 'divide': 'divide',
            'truediv': 'divide'}
 FUNCTIONS:dict[str, Callable[..., Any]] = {
-    'conv2d': _conv2d, 'conv3d': _conv3d, 'linear': _linear, 'cat': _join,
+    'conv2d': _conv2d, 'conv3d': _conv3d, 'conv_transpose2d': _transposed,
+    'linear': _linear, 'cat': _join,
     'concat': _join, 'concatenate': _join, 'stack': _stack, '__getitem__': _slice,
     'batch_norm': _batch_norm, 'group_norm': _group_norm,
     'permute': _permute, 'transpose': _transpose,
@@ -570,12 +582,12 @@ FUNCTIONS['rsub'] = _arithmetic('subtract', reverse=True)
 def network_graph(
     net:nn.Module,
     example:Tensor,        # a picture `(1, c, h, w)`
-    weights:str='steps',   # how precisely they travel: 'steps' or 'single'
+    weights:str='steps',   # how precisely they travel: 'steps', 'bytes' or 'single'
     labels:Sequence[str]|None=None, # of the scores
     name:str|None=None,    # of the network; its class if None
 )->dict[str, Any]:
     "A network at inference as JSON that `engine.js` runs; `UnknownLayer` if it cannot."
-    one_of(weights, 'steps', 'single')
+    one_of(weights, 'steps', 'bytes', 'single')
     if example.ndim != 4 or len(example) != 1:
         raise ValueError('expected one picture (1, c, h, w) as an example, got shape '
                          f'{tuple(example.shape)}')

@@ -7,6 +7,7 @@ const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
 const SNAP = 2.5; // degrees within which a dragged picture falls onto an element
 const SPEED = 40; // degrees a second, while playing
 const PAUSE = 900; // milliseconds on each element, while playing
+const ALONG = .75; // the share of labels or arrows from which on they have turned along
 const LEVELS = 15; // grey levels of a drawing, so that it fits into an address
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -76,6 +77,38 @@ function move(value, { turn, mirror }) {
   return rotate(data, shape, turn);
 }
 
+// Which of the channels is largest, at each pixel.
+function labelsOf({ data, shape }) {
+  const area = shape.at(-1) * shape.at(-2);
+  return Array.from({ length: area }, (_, i) => {
+    let best = 0;
+    for (let c = 1; c < shape[0]; c++) if (data[c * area + i] > data[best * area + i]) best = c;
+    return best;
+  });
+}
+
+// Ones where a channel is the largest: what is turned between pixels is then still a label.
+function oneHot(value) {
+  const area = value.shape.at(-1) * value.shape.at(-2);
+  const data = new Float64Array(value.data.length);
+  labelsOf(value).forEach((label, i) => (data[label * area + i] = 1));
+  return { data, shape: value.shape };
+}
+
+// A field of arrows, right and up: the places move, and the arrows turn as well.
+function moveArrows(value, state) {
+  const { data, shape } = move(value, state);
+  const area = shape.at(-1) * shape.at(-2);
+  const angle = (state.turn * Math.PI) / 180;
+  const out = new Float64Array(data.length);
+  for (let i = 0; i < area; i++) {
+    const [a, b] = [state.mirror ? -data[i] : data[i], data[i + area]];
+    out[i] = a * Math.cos(angle) - b * Math.sin(angle);
+    out[i + area] = a * Math.sin(angle) + b * Math.cos(angle);
+  }
+  return { data: out, shape };
+}
+
 // Undoes `move` on each map; pose q is then read where the element has put it.
 function carryBack(value, { turn, mirror }, targets) {
   const still = rotate(value.data, value.shape, -turn);
@@ -130,6 +163,8 @@ function palette(stops) {
 const CIVIDIS = palette([[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
   [138, 134, 120], [165, 156, 116], [195, 179, 105], [254, 232, 56]]);
 const SIGNED = palette([[179, 88, 6], [247, 247, 247], [84, 39, 136]]);
+
+const LABELS = ['#fc8d62', '#8da0cb', '#e78ac3', '#66c2a5', '#ffd92f', '#e5c494'];
 
 function paint(canvas, [height, width], colourAt) {
   if (canvas.width !== width) canvas.width = width;
@@ -215,7 +250,34 @@ class Eye {
     return {
       eye: this, values, layer, before, after, back, error, targets, poses,
       scores: this.scores(values), start: this.scores(first),
+      outcome: this.outcome(first, values, state),
     };
+  }
+
+  // A picture that comes out (labels of the pixels, or arrows), and what it ought to be: what
+  // came out of the upright picture, moved along. `same` is the share that is so.
+  outcome(first, values, state) {
+    const kind = this.widget.spec.output;
+    if (!kind) return null;
+    const [before, after] = [first, values].map(all => all.get(this.network.output));
+    const input = values.get('input').data;
+    const asked = kind === 'labels' ? move(oneHot(before), state) : moveArrows(before, state);
+    const area = after.shape.at(-1) * after.shape.at(-2);
+    const pixels = [...Array(area).keys()];
+    if (kind === 'labels') {
+      const [now, then] = [after, asked].map(labelsOf);
+      const strokes = pixels.filter(i => now[i] || then[i]);
+      const same = strokes.filter(i => now[i] === then[i]).length / (strokes.length || 1);
+      return { now, then, same };
+    }
+    const { mean, std, ink } = this.widget.spec;
+    const shown = pixels.filter(i => input[i] * std[0] + mean[0] > ink);
+    const length = (a, i) => Math.hypot(a.data[i], a.data[i + area]);
+    const apart = i => Math.hypot(
+      after.data[i] - asked.data[i], after.data[i + area] - asked.data[i + area]);
+    const total = shown.reduce((sum, i) => sum + Math.max(length(asked, i), length(after, i)), 0);
+    const off = shown.reduce((sum, i) => sum + apart(i), 0) / (total || 1);
+    return { now: after.data, then: asked.data, shown, same: Math.max(0, 1 - off) };
   }
 
   scores(values) {
@@ -328,6 +390,7 @@ class Dial {
       event.preventDefault();
       this.box.setPointerCapture(event.pointerId);
       this.widget.rest();
+      this.widget.slider.classList.add('by-hand'); // no ring until a key is pressed
       this.widget.slider.focus({ preventScroll: true });
       last = angle(event);
       loose = this.widget.state.turn;
@@ -356,19 +419,21 @@ class Dial {
 class Card {
   constructor(widget, root, index) {
     Object.assign(this, { widget, root, index, lit: null });
-    for (const name of ['digit', 'words', 'bars', 'verdict', 'arrows']) {
+    for (const name of ['digit', 'words', 'bars', 'verdict', 'arrows', 'outcome']) {
       this[name] = root.querySelector(`.${name}`);
     }
     this.rows = ['before', 'after', 'back'].map(name => root.querySelector(`.${name}`));
   }
 
-  show({ state, sights, place }) {
+  show({ state, sights, moved, place }) {
     const sight = sights[this.index];
     this.root.hidden = !sight;
     if (!sight) return;
     this.sight = sight;
     if (sight.scores) this.showScores(sight);
     this.digit.hidden = this.bars.hidden = !sight.scores;
+    this.outcome.hidden = !sight.outcome;
+    if (sight.outcome) this.showOutcome(sight, moved);
     this.showVerdict(sight, state, place);
     this.showMaps(sight, state);
     this.showArrows(sight, place);
@@ -384,6 +449,65 @@ class Card {
       this.bars.replaceChildren(...names.map(name => make('i', { textContent: name.slice(0, 3) })));
     }
     shares.forEach((share, i) => this.bars.children[i].style.setProperty('--p', share));
+  }
+
+  // The turned picture, with what comes out drawn over it. A cross marks a label that is not the
+  // upright one turned along; an arrow of dashes is where the upright arrow would have gone.
+  showOutcome({ outcome, scores }, { data, shape }) {
+    const [height, width] = shape.slice(-2);
+    const size = 12;
+    const { canvas, words } = { canvas: this.outcome, words: this.words };
+    [canvas.width, canvas.height] = [width * size, height * size];
+    const pen = canvas.getContext('2d');
+    const arrow = (i, values, style, dashes) => {
+      const scale = size * this.widget.spec.arrow;
+      const [x, y] = [(i % width + .5) * size, (Math.floor(i / width) + .5) * size];
+      const [dx, dy] = [values[i] * scale, -values[i + height * width] * scale];
+      const tip = Math.min(5, Math.hypot(dx, dy) / 2);
+      const angle = Math.atan2(dy, dx);
+      pen.strokeStyle = style;
+      pen.setLineDash(dashes);
+      pen.beginPath();
+      pen.moveTo(x - dx / 2, y - dy / 2);
+      pen.lineTo(x + dx / 2, y + dy / 2);
+      pen.stroke();
+      pen.setLineDash([]);
+      pen.beginPath();
+      for (const side of [-2.6, 2.6]) {
+        pen.moveTo(x + dx / 2, y + dy / 2);
+        pen.lineTo(x + dx / 2 + tip * Math.cos(angle + side),
+          y + dy / 2 + tip * Math.sin(angle + side));
+      }
+      pen.stroke();
+    };
+    for (let i = 0; i < height * width; i++) {
+      const grey = Math.round(255 * clamp(data[i], 0, 1));
+      const label = outcome.shown ? 0 : outcome.now[i];
+      const [x, y] = [(i % width) * size, Math.floor(i / width) * size];
+      pen.fillStyle = label ? LABELS[(label - 1) % LABELS.length] : `rgb(${grey},${grey},${grey})`;
+      pen.fillRect(x, y, size, size);
+      if (outcome.shown || label === outcome.then[i]) continue;
+      pen.strokeStyle = label ? '#000' : '#fff';
+      pen.lineWidth = 1.5;
+      pen.beginPath();
+      pen.moveTo(x + 3, y + 3);
+      pen.lineTo(x + size - 3, y + size - 3);
+      pen.moveTo(x + size - 3, y + 3);
+      pen.lineTo(x + 3, y + size - 3);
+      pen.stroke();
+    }
+    pen.lineWidth = 2;
+    const every = outcome.shown?.filter((_, k) => k % 2 === 0) ?? [];
+    for (const i of every) {
+      arrow(i, outcome.then, '#8fd3ff', [3, 3]);
+      arrow(i, outcome.now, '#ff9f4a', []);
+    }
+    const [what, other] = outcome.shown
+      ? ['of the arrows’ length turned along', 'Dashes: the upright arrows, turned along.']
+      : ['of the strokes’ pixels turned along', '×: not the upright label, turned along.'];
+    words.textContent = `${percent(outcome.same)} ${what}. ${other}`;
+    const labels = scores ? '' : words.textContent;
+    canvas.setAttribute('aria-label', `what comes out: ${labels}`);
   }
 
   showVerdict(sight, state, place) {
@@ -930,6 +1054,7 @@ class Turn {
   // --- state
 
   set(change) {
+    this.touched ||= 'turn' in change || 'mirror' in change;
     this.become(change);
     clearTimeout(this.settling);
     this.settling = setTimeout(() => this.settle(), 350);
@@ -1041,11 +1166,15 @@ class Turn {
   // --- controls
 
   controls() {
+    this.root.querySelector('.tools').hidden = this.spec.output === 'arrows'; // two pictures in one
     this.slider.addEventListener('input', () => {
       this.rest();
       this.set({ turn: Number(this.slider.value) });
     });
-    this.slider.addEventListener('keydown', event => this.key(event));
+    this.slider.addEventListener('keydown', event => {
+      this.slider.classList.remove('by-hand');
+      this.key(event);
+    });
     this.root.querySelector('.play').addEventListener('click', () => {
       if (this.playing) this.rest();
       else this.play();
@@ -1154,6 +1283,7 @@ class Turn {
     const change = {};
     const turn = Number.parseFloat(get('turn'));
     if (Number.isFinite(turn)) change.turn = turn;
+    this.touched ||= Number.isFinite(turn);
     if (get('mirror') === '1') change.mirror = this.group.turns.some(t => t.mirror);
     if (get('ink')) this.gallery.decode(get('ink'));
     const picture = get('picture');
@@ -1226,7 +1356,8 @@ class Turn {
     this.verdicts = sights.filter(Boolean).map(sight => {
       return `${sight.eye.label}: ${this.verdict(sight, state, place).words}`;
     });
-    this.root.querySelector('.headline').textContent = this.headline;
+    this.root.querySelector('.headline span').textContent = this.headline;
+    this.root.querySelector('.headline').dataset.longest = this.longest(sights.filter(Boolean));
     this.showControls();
     for (const view of this.views) view.show({ state, sights, picture, moved, place });
   }
@@ -1258,13 +1389,14 @@ class Turn {
 
   // --- in words
 
-  // No verdict upright: there nothing was tested.
+  // No verdict upright, where nothing was tested, nor before the reader has turned anything.
   verdict(sight, { turn, mirror }, place) {
-    const { name } = this.group;
-    if (turn === 0 && !mirror) return { words: 'Turn the picture to test it.', kind: '' };
+    if ((turn === 0 && !mirror) || !this.touched) {
+      return { words: 'Turn the picture to test it.', kind: '' };
+    }
     if (!place.exact) {
-      return { kind: '', words: `≈ Between the turns of ${name}: the maps differ by `
-        + `${percent(sight.error)}, the picture itself by ${percent(sight.loss)}.` };
+      return { kind: '', words: `≈ Between the turns of ${this.group.name} nothing is exact: the `
+        + `maps change by ${percent(sight.error)}, the picture by ${percent(sight.loss)}.` };
     }
     if (sight.error <= EXACT) {
       return { kind: 'good', words: '✓ Carried back, the maps are as they were '
@@ -1276,6 +1408,7 @@ class Turn {
 
   sentence(sights, { turn, mirror }, place) {
     const upright = turn === 0 && !mirror;
+    if (this.spec.output) return this.sentenceOfOutcomes(sights, upright);
     const judges = sights.filter(sight => sight.scores);
     if (!judges.length) return this.sentenceOfMaps(sights, upright, place);
     const said = new Map(); // 'still says 7' -> who says it
@@ -1292,10 +1425,44 @@ class Turn {
     return words.join(' ') + (upright ? ' Now turn the picture.' : '');
   }
 
+  // The longest of what `sentence` may say: all networks of different opinions, or of one.
+  longest(sights) {
+    const moved = { turn: 1, mirror: false };
+    const opinions = kept => sights.map((sight, i) => {
+      if (sight.outcome) return { ...sight, outcome: { same: kept || i ? 0 : 1 } };
+      if (!sight.scores) return sight;
+      const long = sight.scores.names.reduce((a, b) => (b.length > a.length ? b : a));
+      const scores = { top: i, names: { [i]: long + '\u200b'.repeat(i) } };
+      return { ...sight, error: 1, scores, start: kept ? scores : { top: -1 } };
+    });
+    const all = [true, false].flatMap(exact => [{ turn: 0 }, moved].flatMap(state => {
+      return [this.sentence(opinions(true), state, { exact }),
+        this.sentence(sights.map(each => ({ ...each, error: 0 })), state, { exact }),
+        this.sentence(opinions(false), state, { exact })];
+    }));
+    return all.reduce((a, b) => (b.length > a.length ? b : a));
+  }
+
   subject(labels, n) {
     if (n === 1) return 'The network';
     if (labels.length === n) return n === 2 ? 'Both networks' : `All ${n} networks`;
     return `The ${labels.join(' and the ')}`;
+  }
+
+  // Who turned along: at an element all of it, between them most.
+  sentenceOfOutcomes(sights, upright) {
+    const what = this.spec.output === 'labels' ? 'labels' : 'arrows';
+    if (upright) return `Turn the picture: do the ${what} turn along?`;
+    const said = [true, false].map(along => {
+      const labels = sights.filter(({ outcome }) => (outcome.same > ALONG) === along)
+        .map(({ eye }) => eye.label);
+      if (!labels.length) return '';
+      const all = labels.length === sights.length && labels.length > 1;
+      if (all && !along) return `No network turned the ${what} along.`;
+      return `${this.subject(labels, sights.length)} ${along ? 'turned' : 'did not turn'} the `
+        + `${what} along.`;
+    });
+    return said.filter(Boolean).join(' ');
   }
 
   sentenceOfMaps(sights, upright, place) {

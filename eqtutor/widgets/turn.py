@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from ..core import one_of
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
 from ..names import needs, require
@@ -120,9 +121,11 @@ def _largest_group(nets:Sequence[nn.Module])->Group:
     groups = [group for group in own if isinstance(group, Group) and len(group) > 1]
     return max(groups, key=len, default=get_group('p4'))
 
-def _first_maps(graph:dict[str, Any])->str:
-    "The first feature map on G behind a ReLU; without one, the first map."
-    maps = [node for node in graph['nodes'] if len(node['shape']) > 2]
+def _first_maps(graph:dict[str, Any], fault:str|None=None)->str:
+    "The first feature map on G behind a ReLU and a fault; without one, the first map."
+    nodes = graph['nodes']
+    start = next((i for i, node in enumerate(nodes) if node['name'] == fault), 0)
+    maps = [node for node in nodes[start:] if len(node['shape']) > 2]
     posed = [node for node in maps if len(node['shape']) == 4 and node['shape'][1] > 1]
     behind = [node for node in posed if node['op'] == 'relu']
     if not maps: raise ValueError('the network has no layer with maps to look at')
@@ -150,7 +153,12 @@ class TurnThePicture(Widget):
         title:str='Turn the picture',
         note:str='',                # a sentence below the headline
         simple:bool=False,          # maps and errors behind a fold, for a first look
+        # of networks that give a picture: 'labels' of its pixels, or 'arrows' (right, up)
+        output:str|None=None,
+        weights:str='steps',        # of two bytes each; 'bytes' halves the page of a large network
     ):
+        if output: one_of(output, 'labels', 'arrows')
+        self.output, self.weights = output, weights
         named = networks if isinstance(networks, dict) else {'network': networks}
         shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
         if not 1 <= len(named) <= 3 or not shown:
@@ -182,13 +190,17 @@ class TurnThePicture(Widget):
             like = next(net.parameters(), self.first)
             try:
                 self.graphs[name] = network_graph(
-                    net, self.input(self.first).to(like), labels=self.scores, name=name)
+                    net, self.input(self.first).to(like), labels=self.scores, name=name,
+                    weights=self.weights)
             except UnknownLayer as error: self.unknown[name] = error
 
     def _check_layer(self, layer:str|None)->str|None:
         "The layer that is shown first; a name that no network has is an error."
         if self.unknown: return layer
-        if layer is None: return _first_maps(next(iter(self.graphs.values())))
+        if layer is None:
+            faults = [getattr(net, 'fault', None) for net in self.networks.values()]
+            fault = next(filter(None, faults), None)
+            return _first_maps(next(iter(self.graphs.values())), fault)
         if layer in (maps := self._layers()): return layer
         raise ValueError(f'there are no maps of a layer {layer!r}: '
                          f'expected one of {", ".join(maps)}')
@@ -230,7 +242,8 @@ class TurnThePicture(Widget):
         pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
         return dict(shape=list(self.first.shape), mean=self.mean, std=self.std,
                     group=group, pictures=pictures, **lighter_graphs([*self.graphs.values()]),
-                    layer=self.layer, channel=self.channel, turn=self.turn)
+                    layer=self.layer, channel=self.channel, turn=self.turn,
+                    output=self.output, ink=.5, arrow=1)
 
     def prepared(self,
         name:str, # of a network
@@ -306,13 +319,14 @@ class TurnThePicture(Widget):
 def broken_twin(net:nn.Module)->nn.Module:
     "The network with its weights, whose first group convolution turns no filter."
     twin = copy.deepcopy(net)
-    for layer in twin.modules():
+    for name, layer in twin.named_modules():
         if type(layer) is not GroupConv2d: continue
         entries = torch.arange(layer.kernel_size**2)   # all filters as they are …
         slices = layer.group.relative[..., None]*len(entries)   # … from the right pose
         tables = dict(index=(slices + entries).flatten())
         layer.tables = partial(dict, tables)   # type: ignore[method-assign]
         layer.make_tables()
+        twin.fault = name   # type: ignore[assignment]  # where one sees it
         return twin
     raise ValueError(f'{type(net).__name__} has no GroupConv2d to break: expected a '
                      'network with one, after its lifting layer')
@@ -397,6 +411,18 @@ def which_layer()->TurnThePicture:
         mean=about['mean'], std=about['std'], title='Which layer breaks it?')
 
 
+SITE = 'https://eqtutor.github.io/eqtutor/'
+TEN_LINES = """\
+import torch
+from torch import nn
+from eqtutor.equivariance import assert_equivariant
+from eqtutor.nn import GroupConv2d, GroupPool, LiftingConv2d
+net = nn.Sequential(
+    LiftingConv2d(3, 16, 3, 'p4', padding='same'), nn.ReLU(),
+    GroupConv2d(16, 32, 3, 'p4', padding='same'), nn.ReLU(), GroupPool())
+x = torch.randn(1, 3, 32, 32)
+assert_equivariant(net, x, 'p4')   # turn the picture, and its maps turn along"""
+
 def demo_page(
     accuracy:dict[str, dict[str, float]], # by network, then by turn, between 0 and 1
     nets:dict[str, nn.Module],            # by name, trained; they have a `layers.relu2`
@@ -407,8 +433,8 @@ def demo_page(
     low, high = digit.min().item(), digit.max().item()
     widget = TurnThePicture(
         {name: nets[name] for name in reversed(nets)}, (digit - low)/(high - low), 'p4',
-        layer='layers.relu2', turn=90, mean=-low/(high - low), std=1/(high - low),
-        title='eqtutor demo')
+        layer='layers.relu2', mean=-low/(high - low), std=1/(high - low),
+        title='eqtutor demo', simple=True)
     return TEMPLATES.get_template('demo.html').render(
-        title='eqtutor demo', advice=advice, accuracy=accuracy,
-        widgets_html=[widget.html()])
+        title='eqtutor demo', advice=advice, accuracy=accuracy, site=SITE,
+        lines=TEN_LINES, widgets_html=[widget.html()])

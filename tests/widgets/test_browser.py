@@ -4,8 +4,11 @@ import re
 import pytest
 import torch
 
+from eqtutor.actions import rotate
+from eqtutor.demo import telling_digit
 from eqtutor.models.group_cnn import p4_cnn, z2_cnn
-from eqtutor.widgets import demo_page, moved_pixel, whole_page
+from eqtutor.widgets import demo_page, moved_pixel, upright_networks, whole_page
+from eqtutor.widgets.turn import TEN_LINES
 
 from .examples import (
     MAKE,
@@ -220,6 +223,29 @@ def test_page_of_the_demo(visit, width):
     page = visit(text, width)
     assert fits(page) and page.get_by_text('Turn & look.').is_visible()
     assert page.get_by_role('row').nth(1).inner_text().split() == ['Z2-CNN'] + ['50.0%']*5
-    for name, sign in ('p4-CNN', '✓'), ('Z2-CNN', '✗'):   # it begins at 90°
-        card = page.get_by_role('article', name=name)
-        assert card.locator('.verdict').inner_text().startswith(sign)
+    assert page.locator('.angle').inner_text() == '0°'   # nothing is answered beforehand
+    edge = page.get_by_role('heading', level=1).bounding_box()['x']
+    assert edge >= 16 and page.locator('h2').last.inner_text() == 'Where to go on'
+    assert page.get_by_role('link').get_attribute('href').endswith('/00_turn_a_digit.html')
+    page.locator('.more summary').click()
+    page.get_by_role('slider').press('ArrowRight')
+    for name, sign in ('p4-CNN', '✓'), ('Z2-CNN', '✗'):
+        verdict = page.get_by_role('article', name=name).locator('.verdict')
+        verdict.filter(has_text=sign).wait_for()
+
+
+def test_the_ten_lines_of_the_demo_run():
+    exec(TEN_LINES, {})
+    assert len(TEN_LINES.splitlines()) <= 10
+
+
+def test_the_digit_of_the_demo_tells_the_two_networks_apart():
+    nets, pictures, about = upright_networks()
+    x = torch.stack(list(pictures.values()))
+    x, y = (x - about['mean'][0])/about['std'][0], torch.tensor(about['classes'])
+    two = {'p4-CNN': nets['p4 network'], 'Z2-CNN': nets['plain network']}
+    digit = telling_digit(two, x, y)
+    answers = {name: [int(net(rotate(digit, 90*k)).argmax()) for k in range(4)]
+               for name, net in two.items()}
+    assert len(set(answers['p4-CNN'])) == 1 and answers['Z2-CNN'][0] == answers['p4-CNN'][0]
+    assert all(said != answers['Z2-CNN'][0] for said in answers['Z2-CNN'][1:])

@@ -20,14 +20,18 @@ from eqtutor.nn import (
     E4Conv2d,
     GroupBatchNorm2d,
     GroupConv2d,
+    GroupConvTranspose2d,
     GroupLayerNorm2d,
     GroupPool,
     GroupSelfAttention2d,
     LiftingConv2d,
     SelfAttention2d,
     SpatialPool2d,
+    VectorLiftingConv2d,
+    VectorProjectionConv2d,
 )
 from eqtutor.nn.e4 import PerElementNorm
+from eqtutor.train import load_weights
 from eqtutor.widgets.graph import network_graph
 
 from .engine_page import SOURCE, tensor_of
@@ -556,3 +560,46 @@ def test_source_stands_alone():
     words = r'\b(import|eval|Function|innerHTML|document|fetch|XMLHttpRequest|setTimeout)\b'
     assert re.findall(words, code) == []
     assert max(map(len, SOURCE.splitlines())) <= 100 and '</script' not in SOURCE
+
+
+@pytest.mark.parametrize('options', [
+    dict(kernel_size=2, stride=2), dict(kernel_size=3, stride=2, padding=1, output_padding=1),
+    dict(kernel_size=3, dilation=2, bias=False)])
+def test_a_transposed_convolution(engine, options):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.ConvTranspose2d(3, 2, **options))
+    x = torch.randn(1, 1, 9, 7)
+    [got] = engine.run(network_graph(net, x, 'single'), x)
+    want = torch_says(net, x)
+    assert got.shape == want.shape and error(got, want) < TOLERANCE['single']
+
+
+def test_a_transposed_convolution_on_a_group(engine):
+    torch.manual_seed(0)
+    net = on_group(GroupConvTranspose2d(4, 2, 2, 'p4', stride=2), 'p4', 1)
+    x = torch.randn(1, 1, 6, 6)
+    [got] = engine.run(network_graph(net, x, 'single'), x)
+    assert error(got, torch_says(net, x)) < TOLERANCE['single']
+
+
+def test_weights_of_one_byte_keep_the_answer_and_the_symmetry(engine):
+    net = load_weights(get_model('p4-cnn').make(), 'p4-cnn-rotmnist').eval()
+    x = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    graphs = [network_graph(net, x, weights) for weights in ('bytes', 'steps')]
+    small, large = (sum(len(t['data']) for t in g['tensors'].values()) for g in graphs)
+    assert small < .7*large
+    moved = engine.turned(graphs[0], get_group('p4'), x)
+    for value in moved.values(): assert error(value, moved[0]) < 1e-12
+    assert 0 < error(moved[0], torch_says(net, x)) < .1
+
+
+@pytest.mark.parametrize('make', [
+    lambda: nn.Sequential(VectorLiftingConv2d(2, 4, 3, 'p4', padding=1), nn.ReLU(),
+                          GroupConv2d(4, 2, 3, 'p4', padding=1)),
+    lambda: on_group(VectorProjectionConv2d(4, 2, 3, 'p4', padding=1), 'p4', 2)],
+    ids=('arrows in', 'arrows out'))
+def test_arrows(engine, make):
+    torch.manual_seed(0)
+    net, x = make(), torch.randn(1, 2, 9, 9)
+    [got] = engine.run(network_graph(net, x, 'single'), x)
+    assert error(got, torch_says(net, x)) < TOLERANCE['single']

@@ -219,7 +219,7 @@ def test_layer_that_is_not_what_its_class_says_is_refused():
 @pytest.mark.parametrize('bad, message', [
     (dict(example=X[0]), r'one picture \(1, c, h, w\) as an example, got shape \(1, 12, 12\)'),
     (dict(example=torch.rand(2, 1, 12, 12)), 'got shape'),
-    (dict(weights='quarter'), "expected one of 'steps', 'single', got 'quarter'")])
+    (dict(weights='quarter'), "expected one of 'steps', 'bytes', 'single', got 'quarter'")])
 def test_bad_arguments_get_an_answer(bad, message):
     given = dict(net=lifted(), example=X) | bad
     with pytest.raises(ValueError, match=message): network_graph(**given)

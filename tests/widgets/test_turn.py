@@ -11,7 +11,8 @@ from torch import nn
 from eqtutor.actions import rotate
 from eqtutor.equivariance import equivariance_error
 from eqtutor.models.group_cnn import p4_cnn
-from eqtutor.nn.convolution import LiftingConv2d
+from eqtutor.nn.convolution import LiftingConv2d, ProjectionConv2d
+from eqtutor.nn.vectors import VectorProjectionConv2d
 from eqtutor.report import layer_report
 from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, which_layer, whole_page
 from eqtutor.widgets.turn import upright_networks
@@ -169,6 +170,58 @@ def test_the_keyboard_alone(see):
     page.keyboard.press('ArrowDown')
     settled(page)
     assert 'row 13, column 12' in page.locator('.value').inner_text()
+
+
+@pytest.mark.parametrize('width', (1280, 758, 390))
+def test_nothing_moves_under_the_finger(see, width):
+    "Answers and headline change on the way; the dial stays where it is, and so does its angle."
+    page = see(width=width)
+    page.evaluate('''() => {
+        window.centres = new Set();
+        window.said = new Set();
+        const widget = document.querySelector('.eqtutor-turn').widget;
+        const show = widget.show.bind(widget);
+        widget.show = () => {
+          show();
+          const { x, y, width, height } = widget.dial.box.getBoundingClientRect();
+          window.centres.add(`${x + width / 2 + scrollX} ${y + height / 2 + scrollY}`);
+          window.said.add(widget.headline);
+        };
+    }''')
+    turn_by_hand(page, 0, 45)
+    settled(page, 45)
+    assert len(page.evaluate('[...window.centres]')) == 1
+    assert len(page.evaluate('[...window.said]')) > 1
+
+
+def test_no_ring_round_the_slider_after_the_mouse(see):
+    page = see()
+    turn_by_hand(page, 0, 45)
+    ring = "() => getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate('document.activeElement.type') == 'range'
+    assert page.evaluate(ring) == 'none'
+    page.keyboard.press('ArrowUp')
+    assert page.evaluate(ring) == 'solid'
+
+
+@pytest.mark.parametrize('width', (1280, 758, 390))
+def test_question_hand_and_answers_are_on_one_screen(see, width):
+    page = see(turn_a_digit(simple=True), width=width)
+    height = page.viewport_size['height']
+    boxes = [page.locator(part).bounding_box() for part in ('.headline', '.dial', '.turning')]
+    boxes += [card(page, name).bounding_box() for name in HERO]
+    assert all(box['y'] >= 0 and box['y'] + box['height'] <= height for box in boxes)
+    cards = page.locator('.cards').bounding_box()
+    area = sum(box['width']*box['height'] for box in boxes[3:])
+    assert area > .85*cards['width']*cards['height']   # no hole
+
+
+def test_no_verdict_before_the_reader_has_turned(see):
+    page = see(turn_a_digit(turn=30))
+    assert 'Turn the picture to test it' in verdict(page, HERO[0])
+    slider(page).press('ArrowUp')
+    settled(page, 31)
+    assert verdict(page, HERO[0]).startswith('≈ Between the turns of C4 nothing is exact')
 
 
 def test_play_moves_and_stops(see):
@@ -361,6 +414,29 @@ def test_the_error_is_drawn_as_the_reader_turns(see):
         settled(page, degrees)
     path = page.locator('.curve > svg path.line0').get_attribute('d')
     assert len(re.findall('[ML]', path)) == 5 and path.count('M') == 1
+
+
+def test_whose_labels_and_arrows_turn_along(see):
+    "A picture comes out: at each element right layers carry it along, others do not."
+    torch.manual_seed(0)
+    ways = {'labels': (lambda group: nn.Sequential(
+                LiftingConv2d(2, 4, 5, group, padding=2), nn.ReLU(),
+                ProjectionConv2d(4, 4, 5, group, padding=2)), 'Z2'),
+            'arrows': (lambda head: nn.Sequential(
+                LiftingConv2d(2, 4, 5, 'p4', padding=2), nn.ReLU(),
+                head(4, 2, 5, 'p4', padding=2)), ProjectionConv2d)}
+    right = dict(labels='p4', arrows=VectorProjectionConv2d)
+    for output, (make, wrong) in ways.items():
+        nets = {'right': make(right[output]).eval(), 'wrong': make(wrong).eval()}
+        widget = TurnThePicture(nets, torch.rand(2, 16, 16), 'p4', output=output, simple=True)
+        page = see(widget, width=390)
+        assert headline(page) == f'Turn the picture: do the {output} turn along?'
+        for degrees in 90, 180, 270:
+            slider(page).press('ArrowRight')
+            settled(page, degrees)
+            assert card(page, 'right').locator('.words').inner_text().startswith('100 %')
+            assert f'The wrong did not turn the {output} along.' in headline(page)
+        assert card(page, 'right').locator('.outcome').is_visible() and too_wide(page) == 0
 
 
 # --- state
