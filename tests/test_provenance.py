@@ -62,7 +62,7 @@ def test_commits_that_are_not_marked_are_in_the_repository():
 # --- where numbers are quoted: all files of these names under `results`
 
 QUOTES = {
-    'nbs/2_training/13_networks': ['demo/*', 'equal-time/z2-cnn-*/*', 'equal-time/p4-cnn-*/*'],
+    'nbs/2_training/13_networks': ['demo/*'],
     'nbs/3_papers/21b_attentive_networks': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn*-rotmnist/*',
         'alpha-*/*', 'short/alpha-*/*', 'equal-time/p4-cnn-*/*', 'equal-time/alpha-*/*'],
