@@ -192,7 +192,7 @@ def vector_and_pose(die:torch.Generator)->tuple:
 
 MAPS = torch.zeros(4, 5, 5)
 MAPS[0], MAPS[2, 4, 2:] = LETTER, .5
-NUMBERS = act(P4M, 3, torch.arange(25).view(1, 1, 5, 5))[0, 0]
+NUMBERS = act(P4M, 1, torch.arange(25).view(1, 1, 5, 5))[0, 0]
 
 PUZZLES = {p.wanted.__name__: p for p in [
     Puzzle(quarter_turn, (LETTER,), lambda die: (noise(die, *2*[one(range(2, 6), die)]),)),
