@@ -9,9 +9,10 @@
 // `input` (shape of a picture), `group` (name, order, matrices, mul, inv, grid), `nodes` in the
 // order in which they are computed, `output` (name of the node with the scores), and `tensors` by
 // checksum: type (steps, bytes, single, short, whole: little-endian, of 2, 1, 4, 2 and 4 bytes),
-// shape, data in base64, and for steps and bytes the length of a step. A node has a `name` (the layer's path), an `op`,
-// `inputs` (nodes before it, or 'input'), the `shape` of its value, `type` and `title` to show,
-// and keys of tensors in `weights` and `tables`. The operations, with their parameters | tensors:
+// shape, data in base64, and for steps and bytes the length of a step. A node has a `name` (the
+// layer's path), an `op`, `inputs` (nodes before it, or 'input'), the `shape` of its value, `type`
+// and `title` to show, and keys of tensors in `weights` and `tables`. The operations, with their
+// parameters | tensors:
 //   convolution   channels, poses, kernel_size, stride, padding, dilation, groups
 //                 | filter (o, i, entries), bias, index or turns
 //   transposed    stride, padding, dilation | filter (i, o, rows, columns), bias: a convolution
