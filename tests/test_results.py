@@ -20,7 +20,8 @@ RECORDS = {str(path.relative_to(RESULTS)): json.loads(path.read_text(encoding='u
            for path in sorted(RESULTS.rglob('*.json'))}
 RUNS = [name for name, record in RECORDS.items() if 'history' in record]
 # pictures to validate and to test on, where a record does not say
-PICTURES = {'rotmnist': (2_000, 50_000), 'rotmnist-12000': (10_000, 50_000), 'digits': (200, 400), 'cifar10': (500, 2_000)}
+PICTURES = {'rotmnist': (2_000, 50_000), 'rotmnist-12000': (10_000, 50_000),
+            'digits': (200, 400), 'cifar10': (500, 2_000)}
 
 
 # --- what has to hold
