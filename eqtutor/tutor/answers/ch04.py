@@ -62,9 +62,9 @@ def layers_to_judge(seed):
     half, slight = averaged(w, p4, (0, 2)), round_ + w/1000
     mirror, diagonal = averaged(w, p4m, (0, 4)), averaged(w, p4m, (0, 7))
     cases = [(round_, 1, 9, p4m), (round_, 1, 8, p4), (turns, 1, 9, p4), (half, 1, 9, c2),
-            (w, 1, 9, p4), (w, 1, 8, p4m), (half, 1, 9, p4), (turns, 1, 9, p4m),
-            (mirror, 1, 9, p4m), (diagonal, 1, 9, p4m), (slight, 1, 9, p4),
-            (round_, 2, 9, p4m), (round_, 2, 8, p4), (half, 2, 8, p4), (round_, 2, 8, p4m)]
+             (w, 1, 9, p4), (w, 1, 8, p4m), (half, 1, 9, p4), (turns, 1, 9, p4m),
+             (mirror, 1, 9, p4m), (diagonal, 1, 9, p4m), (slight, 1, 9, p4),
+             (round_, 2, 9, p4m), (round_, 2, 8, p4), (half, 2, 8, p4), (round_, 2, 8, p4m)]
     order = torch.randperm(len(cases), generator=torch.Generator().manual_seed(seed))
     return [cases[i] for i in order]   # what is right depends on the seed
 
