@@ -122,7 +122,7 @@ def faults(text):
         if (len(line) - len(line.lstrip())) % 2 and line.strip()[0] != '*': yield f'indent: {line}'
         if re.search(r'\bvar\b[^(]|https?:(?!//www.w3.org/)', line):
             yield f'var, or an address: {line}'
-        code = re.sub(r"'[^']*'|`[^`]*`|for \(.*?\) ", '', line)   # not in texts, not in a loop's head
+        code = re.sub(r"'[^']*'|`[^`]*`|for \(.*?\) ", '', line)  # no text, no loop's head
         if code.count(';') > 1 and 'style="' not in line: yield f'two statements: {line}'
 
 
