@@ -444,7 +444,8 @@ def own_memory(root):
 
     What processes share is counted once. Pages of libraries that lie on the disk are not counted:
     the system drops them when it needs room. (`import torch` alone reads 240 MB of them where torch
-    is built for CUDA, and holds 280.)
+    is built for CUDA, and holds 280.) The processes are read one after another: one that forks
+    meanwhile is counted twice, so a single reading can be too large.
     """
     total = 0
     for process in [root, *root.children(recursive=True)]:
@@ -469,7 +470,8 @@ def test_the_grader_itself_holds_less_than_500_mb(students, tmp_path):
             sizes.append(own_memory(process))
             time.sleep(.02)
     assert process.returncode == 0 and len(table(tmp_path/'out')) == 4
-    assert 100 < max(sizes) < 500, max(sizes)
+    held = [min(few) for few in zip(*(sizes[i:] for i in range(5)))]
+    assert 100 < max(held) < 500, (max(held), max(sizes))
 
 
 def test_what_is_done_for_a_class_loads_no_torch():
