@@ -10,7 +10,7 @@ from eqtutor.tutor.reading import anchor_of
 def links_and_anchors(path:Path):
     "The links of a document within the project, and where one may link in it."
     if path.suffix == '.ipynb':
-        nb = read(path)
+        nb = read(path, path.parent)
         return relative_links('\n\n'.join(nb.markdown())), {*labels(nb), *slugs(nb)}
     text = path.read_text(encoding='utf-8')
     if path.suffix == '.html':

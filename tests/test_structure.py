@@ -24,7 +24,6 @@ from pages import (
     prose,
     read_all,
     relative_links,
-    slugs,
     unfenced,
 )
 
@@ -69,11 +68,6 @@ def folds(nb):
         depths = [0, *accumulate(1 if tag == '<details' else -1 for tag in tags)]
         if c['cell_type'] == 'markdown' and (min(depths) < 0 or depths[-1]):
             yield f'cell {i}: a fold does not end in it; code behind a fold says `#| fold WORDS`'
-
-def unique(nb):
-    "Cells have ids, labels and headings have anchors, each its own."
-    for names in [c['id'] for c in nb.cells], labels(nb), slugs(nb):
-        for name in {n for n in names if names.count(n) > 1}: yield f'{name} is there twice'
 
 def references(nb):
     "Quarto resolves `@eq-…` within a page, and `@name` in the bibliography."
@@ -167,7 +161,7 @@ def stored_noise(nb):
         if 'application/vnd.jupyter.widget-view+json' in data: yield f'cell {i} stores a view'
 
 
-RULES = [title, head, answers, folds, unique, references, markup, tables, next_chapter, installs,
+RULES = [title, head, answers, folds, references, markup, tables, next_chapter, installs,
          stored_outputs, stored_noise]
 
 

@@ -6,7 +6,6 @@ goes from page to page; what looks alike on several pages is looked at once.
 """
 import os
 import re
-from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +16,7 @@ from pages import labels, read_all, slugs
 
 from eqtutor.tutor.reading import SETTINGS, page_address
 
-from .examples import ROOT, measure
+from .examples import measure
 from .reading import faint, unnamed
 
 BOOK = read_all()
@@ -151,25 +150,6 @@ def test_spoilt_page_is_found(window, pages):
     assert faint(page)
 
 
-# --- what the style sheet does for a table
-
-SQUEEZED = '''<table style="width:100%"><colgroup><col style="width:99%"><col style="width:1%">
-</colgroup><thead><tr><th>a</th><th>b</th></tr></thead>
-<tbody><tr><td>a</td><td><code>eqtutor train --recipe p4</code></td></tr></tbody></table>'''
-
-
-def test_a_table_ignores_the_widths_of_pandoc_and_is_one_where_it_scrolls(window, pages):
-    "They squeeze a long command into a sliver: 1 % of the page here."
-    page = opened(window, pages[LAYERS])
-    page.set_viewport_size(dict(width=390, height=900))
-    page.evaluate("html => { document.querySelector('main').innerHTML = html; }", SQUEEZED)
-    command = page.locator('td').nth(1).bounding_box()
-    assert command['height'] < 80 and command['width'] > 150
-    nodes = page.context.new_cdp_session(page).send('Accessibility.getFullAXTree')['nodes']
-    roles = {node['role']['value'] for node in nodes if not node['ignored']}
-    assert {'table', 'row', 'columnheader', 'cell'} <= roles
-
-
 # --- links
 
 def test_links_lead_somewhere(pages):
@@ -200,19 +180,7 @@ def test_page_says_what_was_written(pages, name):
 
 # --- formulas
 
-def symbols(html):
-    "The characters of all formulas of a page."
-    formulas = ''.join(re.findall(r'<math\b.*?</math>', html, re.S))
-    return {*unescape(re.sub(r'<annotation\b.*?</annotation>|<[^>]*>', '', formulas))} - {'\n'}
-
-
-def test_font_of_the_formulas_has_all_their_symbols_and_is_loaded(window, pages):
-    css = (ROOT/'nbs'/'styles.css').read_text(encoding='utf-8')
-    ranges = re.search(r'unicode-range: ([^;]*);', css)[1].replace('U+', '').split(',')
-    ends = [[int(end, 16) for end in part.split('-')] for part in ranges]
-    used = set.union(*(symbols(f.read_text(encoding='utf-8')) for f in pages.values()))
-    assert len(used) > 100
-    assert [c for c in used if not any(part[0] <= ord(c) <= part[-1] for part in ends)] == []
+def test_the_font_of_the_formulas_is_loaded(window, pages):
     page = opened(window, pages['1_foundations/05_convolution.ipynb'])
     faces = page.evaluate("[...document.fonts].map(f => f.family + ' ' + f.status)")
     assert [f for f in faces if 'STIX' in f] == ['STIX Two Math loaded']
