@@ -2,7 +2,8 @@
 # Plain module: edited by hand, no notebook exports it.
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Chapter:
     path:str              # in nbs/, '1_foundations/05_convolution.ipynb'
     minutes:Minutes
     needs:tuple[str, ...] # numbers of the chapters that "You need" links
+    core:int = 0          # minutes for it without its sections "Deeper"
+    asked:dict[str, int] = field(default_factory=dict) # exercises by id: minutes that each states
 
     @property
     def part(self)->str:
@@ -48,11 +51,9 @@ class Chapter:
     def takes(self,
         exercises:tuple[str, ...], # that are worked on, by id
     )->int:
-        "Minutes for reading and playing, and the share of the exercises' time, by their marks."
-        marks = {e.id: e.marks for e in chapter_exercises(self.number)}
-        asked = sum(marks.get(id, 0) for id in exercises)
-        read = self.minutes.read + (self.minutes.play or 0)
-        return read + round((self.total - read)*asked/max(sum(marks.values()), 1))
+        "Minutes for reading and playing, and for these exercises of the chapter."
+        worked = sum(self.asked.get(id, 0) for id in exercises)
+        return self.minutes.read + (self.minutes.play or 0) + worked
 
 
 # --- heads
@@ -85,19 +86,53 @@ def needs_of(
     return tuple(dict.fromkeys(chapter_of(Path(file).name) for file in files))
 
 
+EXERCISE = re.compile(r'^> \*\*Exercise (\S+) \([^)]*?(\d+) minutes', re.M)
+
+
+def asked_in(
+    text:str, # of a chapter or of a part
+)->dict[str, int]:
+    "Its exercises by id: the minutes that each states."
+    return {id: int(minutes) for id, minutes in EXERCISE.findall(text)}
+
+
+def core_of(
+    text:str, # all prose of a chapter
+    minutes:Minutes,
+)->int:
+    "Minutes without the sections whose titles begin with Deeper: reading by words, and exercises."
+    sections = re.split(r'^(?=## )', text, flags=re.M)
+    core = ''.join(s for s in sections if not s.startswith('## Deeper'))
+    read = minutes.read*len(core.split())/max(len(text.split()), 1)
+    return round(read) + (minutes.play or 0) + sum(asked_in(core).values())
+
+
 def read_chapters()->dict[str, Chapter]:
     "The heads of all chapters by number, in order."
     folder, chapters = course_folder(), dict[str, Chapter]()
     for name, path in course_chapters().items():
         number = chapter_of(name)
         if not number: continue
-        head = '\n'.join(text for _, text in cells_of(path)[:3])
+        cells = cells_of(path)
+        head = '\n'.join(text for _, text in cells[:3])
         title = head.partition('\n')[0].removeprefix('# ')
         place = path.relative_to(folder).as_posix()
         # a link to a later chapter says where to go on
         needs = tuple(need for need in needs_of(head) if need in chapters)
-        chapters[number] = Chapter(number, title, place, minutes_of(head), needs)
+        text = '\n\n'.join(text for kind, text in cells if kind == 'markdown')
+        minutes = minutes_of(head)
+        chapters[number] = Chapter(number, title, place, minutes, needs, core_of(text, minutes),
+                                   asked_in(text))
     return chapters
+
+
+def left_out(
+    numbers:Sequence[str], # of the chapters that somebody reads
+    chapters:dict[str, Chapter],
+)->tuple[str, ...]:
+    "The chapters that these need and that are not among them."
+    needed = {need for number in numbers for need in chapters[number].needs}
+    return tuple(number for number in chapters if number in needed - {*numbers})
 
 
 def direct_needs(

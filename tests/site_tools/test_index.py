@@ -9,7 +9,10 @@ from pages import read_all
 from eqtutor.tutor.chapters import (
     Chapter,
     Minutes,
+    asked_in,
+    core_of,
     direct_needs,
+    left_out,
     minutes_of,
     needs_of,
     read_chapters,
@@ -38,6 +41,22 @@ def test_needs_are_the_linked_chapters_without_those_that_they_need():
     book = {number: Chapter(number, number, f'1/{number}', Minutes(1), needs)
             for number, needs in {'01': (), '02': ('01',), '05': ('01', '02')}.items()}
     assert direct_needs(book) == {'01': (), '02': ('01',), '05': ('02',)}
+
+
+def test_what_a_syllabus_leaves_out_is_what_its_chapters_need():
+    book = {number: Chapter(number, number, f'1/{number}', Minutes(1), needs)
+            for number, needs in {'01': (), '02': ('01',), '05': ('01', '02')}.items()}
+    assert left_out(['01', '05'], book) == ('02',) and left_out(['01', '02'], book) == ()
+
+
+def test_the_core_of_a_chapter_stands_outside_its_sections_deeper():
+    ask = '> **Exercise 1.{} (code, 3 marks, {} minutes, ●●○).** Do.'
+    text = f'one {ask.format(1, 7)}\n\n## A\n\n{ask.format(2, 10)}\n\n## Deeper: b\n\n'
+    text += f'{ask.format(3, 30)}\n\n### c\n\nfour\n\n## Summary\n\nsix words'
+    assert asked_in(text) == {'1.2': 10, '1.3': 30}   # a task is a quotation of its own
+    deeper = text[text.index('## Deeper'):text.index('## Summary')]
+    share = 1 - len(deeper.split())/len(text.split())
+    assert core_of(text, Minutes(40, 5, 50)) == round(40*share) + 5 + 10
 
 
 def test_a_chapter_needs_only_earlier_ones():
