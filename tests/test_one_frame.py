@@ -6,14 +6,10 @@ import torch
 
 from eqtutor.equivariance import perturb_
 from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
-from eqtutor.nn.attention import (
-    ChannelAttention,
-    SpatialAttention,
-    SqueezeExcitation,
-    StandAloneSelfAttention2d,
-)
+from eqtutor.nn.attention import StandAloneSelfAttention2d
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.nn.e4 import E4Conv2d
+from eqtutor.nn.gates import ChannelAttention, SpatialAttention, SqueezeExcitation
 from eqtutor.nn.self_attention import LiftingSelfAttention2d
 from eqtutor.one_frame import (
     affine_pair,

@@ -25,7 +25,8 @@ from ..nn.affine import (
     GroupSimpleAffineSelfConv2d,
     SimpleAffineSelfConv2d,
 )
-from ..nn.attention import SqueezeExcitation, sasa_operator
+from ..nn.attention import sasa_operator
+from ..nn.gates import SqueezeExcitation
 from .backbones import ResNet, resnet29, resnet83, zero_init_
 from .registry import register_model
 

@@ -7,17 +7,12 @@ from .affine import (
     LiftingAffineSelfConv2d,
     SimpleAffineSelfConv2d,
 )
-from .attention import (
-    ChannelAttention,
-    SelfAttention2d,
-    SpatialAttention,
-    SqueezeExcitation,
-    StandAloneSelfAttention2d,
-)
+from .attention import SelfAttention2d, StandAloneSelfAttention2d
 from .attentive import AttentiveGroupConv2d, AttentiveLiftingConv2d
 from .convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 from .decoders import GroupConvTranspose2d, GroupUpsample2d
 from .e4 import E4Conv2d
+from .gates import ChannelAttention, SpatialAttention, SqueezeExcitation
 from .layers import (
     BlurPool2d,
     GroupAdaptivePool2d,

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from ..core import one_of
 from ..groups import C, Group
 from ..kernels.windows import window_sum
-from ..nn.attention import ChannelAttention, SelfAttention2d
+from ..nn.attention import SelfAttention2d
 from ..nn.attentive import AttentiveConv2d, InputAttention
 from ..nn.convolution import EquivariantConv2d
 from ..nn.e4 import E4Conv2d, KernelGenerator
+from ..nn.gates import ChannelAttention
 from ..nn.layers import GroupLayerNorm2d, SpatialPool2d
 from ..nn.self_attention import EquivariantSelfAttention2d
 from ..nn.vectors import VectorConv2d

@@ -10,19 +10,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from eqtutor.actions import act
 from eqtutor.cost import count_macs, count_parameters, layer_costs
-from eqtutor.equivariance import assert_equivariant, perturb_, symmetries
+from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_, symmetries
 from eqtutor.groups import get_group
 from eqtutor.kernels.windows import shifted, window_sum
 from eqtutor.models.backbones import resnet29
-from eqtutor.nn.attention import (
-    ChannelAttention,
-    SelfAttention2d,
-    SpatialAttention,
-    SqueezeExcitation,
-    StandAloneSelfAttention2d,
-    sasa_operator,
-)
+from eqtutor.nn.attention import SelfAttention2d, StandAloneSelfAttention2d, sasa_operator
 from eqtutor.nn.convolution import GroupConv2d
+from eqtutor.nn.gates import ChannelAttention, SpatialAttention, SqueezeExcitation
 
 
 def kinds():
@@ -107,6 +101,27 @@ def test_sasa_is_the_loop(k, heads, boundary, scale):
     x = random(2, 6, 4, 5)
     close(sasa(x), in_a_loop(sasa, x, scale))
     if k > 1: assert symmetries(sasa, random(2, 6, 6, 6), 'p4m') == (0,)
+
+def difference_inside(layer, margin):
+    "Of two frames of 12×12 on one scene, at the pixels whose windows lie in both."
+    scene = random(2, 6, 14, 15)
+    a, b = layer(scene[..., :12, :12]), layer(scene[..., 2:, 3:])
+    difference = (a[..., 2:, 3:] - b[..., :10, :9])[..., margin:10 - margin, margin:9 - margin]
+    return (difference.abs().max()/a.abs().max()).item()
+
+@pytest.mark.parametrize('encoding', ['none', 'absolute', 'relative'])
+@pytest.mark.parametrize('change', [lambda layer: layer, perturb_], ids=['fresh', 'perturbed'])
+def test_a_layer_has_the_symmetries_of_its_encoding(encoding, change):
+    "Propositions 20.3, 20.4, 20.5 on layers. Where every pixel sees the frame there is no inside."
+    torch.manual_seed(0)
+    error = difference_inside(change(SelfAttention2d(6, 8, 5, 2, encoding, (12, 12)).double()), 2)
+    assert error > .05 if encoding == 'absolute' else error < 1e-10
+    everywhere = change(SelfAttention2d(6, 8, None, 2, encoding, (6, 6)).double())
+    errors = equivariance_error(everywhere, random(2, 6, 6, 6), 'p4m')[1:]
+    assert max(errors) < 1e-10 if encoding == 'none' else min(errors) > 1e-3
+    framed = SelfAttention2d(6, 8, None, 2, 'relative', (12, 12)).double()
+    assert difference_inside(framed, 0) > .01
+
 
 def test_only_what_is_learnt_is_saved():
     names = [f'maps.{m}.{p}' for m in ('query', 'key', 'value') for p in ('weight', 'bias')]

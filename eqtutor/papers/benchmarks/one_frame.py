@@ -7,15 +7,11 @@ from typing import Any
 from torch import nn
 
 from ...nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
-from ...nn.attention import (
-    ChannelAttention,
-    SpatialAttention,
-    SqueezeExcitation,
-    StandAloneSelfAttention2d,
-)
+from ...nn.attention import StandAloneSelfAttention2d
 from ...nn.attentive import AttentiveGroupConv2d
 from ...nn.convolution import GroupConv2d
 from ...nn.e4 import E4Conv2d
+from ...nn.gates import ChannelAttention, SpatialAttention, SqueezeExcitation
 from ...nn.self_attention import GroupSelfAttention2d
 from ..protocol import Comparison
 from . import benchmark
