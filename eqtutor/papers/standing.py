@@ -87,15 +87,22 @@ def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
             if progress_of(job, place).complete]
 
 
+def headline(
+    rows:list[Comparison], # of which a run is complete
+)->str:
+    "How many rows are run, and which agree with the print, as a sentence in markdown."
+    of = sum(len(table.rows) for table in chosen_tables([]))
+    near = [c.label for c in rows if c.agrees]
+    return (f'**{len(rows)} of {of} rows** are run by their full recipe. Within {NEAR} deviations '
+            f'of the print: {", ".join(near) or "none"}.')
+
+
 def standing(
     place:Place, # of the results
 )->str:
     "The state of the reproduction as markdown: a sentence, and a table of what is complete."
-    of = sum(len(table.rows) for table in chosen_tables([]))
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
-    near = [c.label for c in rows if c.agrees]
-    says = [f'**{len(rows)} of {of} rows** are run by their full recipe. Within {NEAR} deviations '
-            f'of the print: {", ".join(near) or "none"}.']
+    says = [headline(rows)]
     head = ['| network | error %, printed | ours | runs | deviations apart | |',
             '|---|---:|---:|---:|---:|---|']
     if rows: says += ['', *head, *(c.line() for c in rows)]
