@@ -4,6 +4,7 @@ from itertools import combinations
 import pytest
 import torch
 
+from eqtutor.dependence import dependence
 from eqtutor.equivariance import perturb_
 from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
 from eqtutor.nn.attention import StandAloneSelfAttention2d
@@ -14,7 +15,6 @@ from eqtutor.nn.self_attention import LiftingSelfAttention2d
 from eqtutor.one_frame import (
     affine_pair,
     aggregate,
-    dependence,
     entry,
     normalise,
     patches,

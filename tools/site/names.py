@@ -13,7 +13,7 @@ from eqtutor.tutor.course import chapter_of, package_folder
 
 from .parameters import comments, constructors, listed, meanings
 
-FIRST = 'groups', 'actions', 'equivariance', 'nn', 'models', 'kernels', 'one_frame'
+FIRST = 'groups', 'actions', 'equivariance', 'nn', 'models', 'kernels', 'one_frame', 'dependence'
 
 
 @dataclass(frozen=True)
