@@ -308,6 +308,8 @@ def plateaus(
     return count
 
 
+# P3 and P4 give a momentum of .9, P2 and P4 take Nesterov's; P1 names none and follows the authors
+# of All-CNN, who used .9. Weight decay is L2, added to the gradient, in Adam too.
 OPTIMIZERS:dict[str, Callable[..., torch.optim.Optimizer]] = {
     'adam': torch.optim.Adam,
     'sgd': partial(torch.optim.SGD, momentum=.9),
