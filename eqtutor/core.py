@@ -184,6 +184,51 @@ def check_input(
             hint = f' This looks like an image: begin with {lifting}.'
     raise ValueError(f'{name} expected {shape}, got {tuple(x.shape)}.{hint}')
 
+def check_image_or_map(
+    x:Tensor,
+    group:Group|None, # of a feature map; None: any
+    name:str,         # of the layer, for the message
+)->None:
+    "Raise a `ValueError` unless `x` is an image, or a feature map on the group, of real numbers."
+    check_real(x, name)
+    if x.ndim == 4: return
+    if x.ndim == 5 and (group is None or x.shape[2] == len(group)): return
+    raise ValueError('expected an image (b, c, h, w) or a feature map '
+                     f'(b, c, |H|, h, w){_poses(group)}, got {tuple(x.shape)}')
+
+def check_poses(
+    f:Tensor,
+    group:Group|None=None, # whose poses; None: of any group
+)->None:
+    "Raise a `ValueError` unless `f` is a feature map with the poses of the group."
+    if f.ndim == 5 and (group is None or f.shape[2] == len(group)): return
+    raise ValueError(f'expected a feature map (b, c, |H|, h, w){_poses(group)}, '
+                     f'got {tuple(f.shape)}')
+
+def _poses(group:Group|None)->str:
+    return '' if group is None else f' with |H| = {len(group)} for {group.name}'
+
+def pool_sizes(
+    kernel_size:int,
+    stride:int|None,        # `kernel_size` if None
+    padding:int,
+    ceil_mode:bool=False,
+)->tuple[int, int, int]:    # kernel_size, stride, padding
+    "The sizes of a pool, each as one number, if a pool may have them; otherwise an error."
+    if ceil_mode:
+        raise ValueError('ceil_mode lays a window over the far end alone, where '
+                         'pixels are left over, which is not equivariant: expected '
+                         'ceil_mode=False and a size that leaves none over')
+    kernel_size, stride, padding = square_sizes(
+        kernel_size=kernel_size, stride=stride, padding=padding)
+    if stride is None: stride = kernel_size
+    check_positive(kernel_size=kernel_size, stride=stride)
+    check_not_negative(padding=padding)
+    if 2*padding > kernel_size:
+        raise ValueError('padding is at most half the window, or one would lie '
+                         f'outside: got {padding} with kernel_size={kernel_size}')
+    return kernel_size, stride, padding
+
 def check_ignored(
     ignored:Tensor|None, # the mask of an attention layer: True for places that say nothing
     x:Tensor,            # its input, `(b, …, h, w)`

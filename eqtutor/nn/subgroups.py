@@ -8,8 +8,28 @@ import torch
 from torch import Tensor, nn
 
 from ..actions import reversed_axes
-from ..groups import Group, Subgroup, get_group
+from ..groups import Group, Subgroup, cosets, get_group
 from .convolution import EquivariantConv2d
+
+
+def subgroup_of(
+    group:Group|str|None, # the whole; None: the one that a `Subgroup` knows
+    subgroup:Group|str|Sequence[int],
+)->Subgroup:
+    "A subgroup that knows its whole group."
+    if group is not None: return Subgroup(group, subgroup)
+    if isinstance(subgroup, Subgroup): return subgroup
+    raise ValueError('a subgroup of which group? Say group=…, the one whose poses come '
+                     'in, or give group.subgroup(…)')
+
+
+def ordered_cosets(part:Subgroup)->Tensor:
+    """A column for each left coset hK, `(|K|, |H|/|K|)`: in the order of the complement, if there
+    is one."""
+    sets = cosets(part.whole, part.embedding)
+    if part.complement is not None:
+        sets = [next(s for s in sets if h in s) for h in part.complement.embedding]
+    return torch.tensor(sets).T
 
 
 def restrict_map(

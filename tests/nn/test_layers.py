@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from eqtutor.actions import act
 from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
 from eqtutor.export import to_plain
 from eqtutor.groups import get_group
@@ -194,3 +195,71 @@ def test_a_blur_in_a_network_is_exported_and_its_sizes_are_named():
     torch.testing.assert_close(torch.compile(net, backend='eager', fullgraph=True)(x), net(x))
     sizes = exact_sizes(net, 'p4', near=10)
     assert sizes and all(n % 2 for n in sizes)
+
+
+# --- what chapter 06 proves, over more groups and sizes than it shows
+
+NORMS = {'batch': lambda: GroupBatchNorm2d(6), 'evaluated': lambda: GroupBatchNorm2d(6).eval(),
+         'layer': lambda: GroupLayerNorm2d(6), 'group': lambda: GroupGroupNorm2d(3, 6),
+         'one block': lambda: GroupGroupNorm2d(1, 6),
+         'instance': lambda: GroupInstanceNorm2d(6, affine=True)}
+
+
+def on(group, *sides, b=2):
+    draw = torch.Generator().manual_seed(0)
+    return torch.randn(b, 6, len(get_group(group)), *sides, dtype=torch.float64, generator=draw)
+
+
+@pytest.mark.parametrize('group', ['p4', 'mirror', 'p4m'])
+@pytest.mark.parametrize('name', NORMS)
+def test_a_norm_is_exact_new_and_moved(name, group):
+    norm, f = NORMS[name]().double(), on(group, 6, 7)
+    assert_equivariant(norm, f, group, tol=1e-12)
+    assert_equivariant(perturb_(norm), f, group, tol=1e-12)
+    assert_equivariant(norm.float(), f.float(), group)
+
+
+@pytest.mark.parametrize('group', ['C3', 'C8', 'D3'])
+@pytest.mark.parametrize('name', NORMS)
+def test_a_norm_off_the_grid_is_exact_where_nothing_is_interpolated(name, group):
+    assert_equivariant(perturb_(NORMS[name]().double()), on(group, 1, 1, b=8), group, tol=1e-12)
+
+
+def test_layer_norm_and_batch_norm_leave_mean_0_on_their_sets():
+    f = on('p4', 6, 7)
+    y = GroupLayerNorm2d(6).double()(f)
+    assert y.mean(1).abs().max() < 1e-12 and (y.var(1, correction=0) - 1).abs().max() < 1e-3
+    assert GroupBatchNorm2d(6).double()(f).mean((0, 2, 3, 4)).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize('group', ['C2', 'p4', 'mirror', 'p4m'])
+@pytest.mark.parametrize('reduce', ['max', 'mean'])
+@pytest.mark.parametrize('k, s, p, sides', [
+    (2, 2, 0, (6, 8)), (3, 2, 0, (7, 9)), (3, 2, 1, (7, 5)), (3, 1, 1, (6, 7)), (2, 1, 0, (6, 7))])
+def test_a_spatial_pool_is_torch_s_pose_by_pose_and_exact(k, s, p, sides, reduce, group):
+    pool, f = SpatialPool2d(k, group, s, p, reduce), on(group, *sides)
+    assert_equivariant(pool, f, group, tol=1e-14)
+    assert_equivariant(pool, f[:, :, 0], group, tol=1e-14)
+    each = {'max': F.max_pool2d, 'mean': F.avg_pool2d}[reduce]
+    for q in range(f.shape[2]): assert torch.equal(pool(f)[:, :, q], each(f[:, :, q], k, s, p))
+
+
+def test_a_mirror_binds_the_columns_alone():
+    assert_equivariant(SpatialPool2d(2, 'mirror'), on('mirror', 7, 8), 'mirror', tol=1e-14)
+
+
+def test_even_sides_are_halved_by_a_pool_and_not_by_a_window_of_three():
+    x = on('p4m', 8, 8)
+    with pytest.raises(ValueError, match='those of 2 pixels on even ones'):
+        GroupConv2d(6, 4, 3, 'p4m', stride=2, padding=1).double()(x)
+    down = nn.Sequential(GroupConv2d(6, 4, 3, 'p4m', padding=1), SpatialPool2d(2, 'p4m')).double()
+    assert_equivariant(down, x, 'p4m', tol=1e-12)
+    assert down(x).shape == (2, 4, 8, 4, 4)
+
+
+def test_an_adaptive_pool_of_three_axes_joins_poses():
+    "The broken twin: poses 0 and 1 become one, and 2 and 3."
+    joined, f = nn.AdaptiveAvgPool3d((2, 3, 3)), on('p4', 7, 7)
+    moved = joined(act('p4', 1, f))
+    for order in ([0, 1], [1, 0]):
+        assert (moved - joined(f)[:, :, order].rot90(1, (-2, -1))).abs().max() > .05
