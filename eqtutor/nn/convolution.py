@@ -79,7 +79,7 @@ class EquivariantConv2d(BankLayer):
     dtype : torch.dtype | None, default None
         of the weights
     """
-    lifts, projects = False, False   # does the input, the output, lack the group axis?
+    lifts, projects = False, False   # does the input, the output, lack the poses?
 
     def __init__(self,
         in_channels:int,
@@ -129,7 +129,7 @@ class EquivariantConv2d(BankLayer):
 
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000020
 class LiftingConv2d(EquivariantConv2d):
-    """`(b, c, h, w)` to `(b, o, |H|, h, w)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i]).
+    """`(b, c, …)` to `(b, o, |H|, …)`: y[o,h] = Σᵢ corr(fᵢ, 𝓛_h W[o,i]).
 
     In words: the image is correlated with every filter in every pose. The output at place x
     and pose h is large where the filter, moved by h, fits the image around x.
@@ -257,7 +257,7 @@ class GroupConv2d(EquivariantConv2d):
     """
 
 class ProjectionConv2d(EquivariantConv2d):
-    """`(b, c, |H|, h, w)` to `(b, o, h, w)`: y[o] = Σ_{i,q} corr(f[i,q], 𝓛_q W[o,i]).
+    """`(b, c, |H|, …)` to `(b, o, …)`: y[o] = Σ_{i,q} corr(f[i,q], 𝓛_q W[o,i]).
 
     In words: every pose q of the input is correlated with the filter moved by q, and the
     poses are added. What is left is an image that turns with the input and has no poses.
