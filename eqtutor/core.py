@@ -305,6 +305,20 @@ def filter_index(
     places = places.view(1, 1, kernel_size, kernel_size)
     return torch.stack([act(group, h, places).flatten().long() for h in group.elements])
 
+def moved_entries(
+    group:Group,
+    kernel_size:int,
+    slices:int,      # of a filter
+)->Tensor:           # `(|H|, slices, k²)`
+    """Where each entry of a filter moved by h is read: in the filter `(slices, k, k)`, flat.
+
+    Off the grid no entry of a moved filter is one of the filter: there it is read in the filter's
+    moved copies, `(|H|, slices, k, k)`, which `filter_matrices` makes.
+    """
+    n, pixels = len(group), kernel_size**2
+    if not group.is_grid: return torch.arange(n*slices*pixels).view(n, slices, pixels)
+    return filter_index(group, kernel_size)[:, None] + pixels*torch.arange(slices)[:, None]
+
 def ring_filters(
     kernel_size:int, # odd
     matrix:Tensor,   # that moves the plane, `(2, 2)`, float64

@@ -14,6 +14,7 @@ from eqtutor.core import (
     each_pose,
     filter_index,
     filter_matrices,
+    moved_entries,
     once_differentiable,
     one_of,
     ring_filters,
@@ -88,6 +89,16 @@ def test_a_moved_filter_is_one_gather(group):
     for h in group.elements:
         moved = w.flatten()[filter_index(group, 5)[h]]
         assert torch.equal(moved.view(5, 5), act(group, h, w)[0, 0])
+
+@pytest.mark.parametrize('group', [C(4), D(4), C(8)], ids=lambda H: H.name)
+def test_entries_of_moved_filters_are_read_in_the_filter_or_off_the_grid_in_its_copies(group):
+    w = torch.randn(1, 3, 5, 5, dtype=torch.float64)
+    moved = (filter_matrices(group, 5) @ w.view(3, 25).T).mT         # (|H|, slices, k²)
+    source = moved
+    if group.is_grid:
+        source = w
+        moved = torch.stack([act(group, h, w).view(3, 25) for h in group.elements])
+    assert torch.equal(source.flatten()[moved_entries(group, 5, 3)], moved)
 
 @pytest.mark.parametrize('group', [C(3), C(8), C(16), D(3), D(8)], ids=lambda H: H.name)
 @pytest.mark.parametrize('kernel_size, harmonics', [(1, 1), (3, 6), (5, 13), (7, 22)])

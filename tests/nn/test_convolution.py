@@ -2,6 +2,7 @@
 import copy
 import pickle
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from eqtutor.equivariance import assert_equivariant, perturb_
+from eqtutor.actions import act
+from eqtutor.core import filter_matrices
+from eqtutor.equivariance import assert_equivariant, equivariance_error, perturb_
 from eqtutor.export import fold, to_plain
-from eqtutor.groups import C, D
+from eqtutor.groups import C, D, Group, affine_inverse, affine_product
 from eqtutor.nn import GroupSelfAttention2d
-from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d, bank_index
 
 sys.path.append(str(Path(__file__).parents[2]/'tools'))
 import turns_against_escnn  # noqa: E402
@@ -197,3 +200,138 @@ def test_the_signal_keeps_its_size_through_five_layers(group):
         for _ in range(5): f = GroupConv2d(16, 16, 3, group)(f.relu())
         return f.pow(2).mean().log()
     assert .4 < torch.stack([log_moment(seed) for seed in range(16)]).mean().exp() < 2.5
+
+
+# --- equal to the loops of chapter 05, and equivariant
+
+QUARTERS = [[[1, 0], [0, 1]], [[-1, 0], [0, -1]], [[0, -1], [-1, 0]], [[0, 1], [1, 0]]]
+GRID = [C(1), C(2), C(4), D(1), D(2), D(4), Group('diagonal', QUARTERS)]
+
+def moved(H, h, w):
+    "A filter `(k, k)` in pose h."
+    if H.is_grid: return act(H, h, w[None, None])[0, 0]
+    return (filter_matrices(H, len(w))[h] @ w.flatten()).view(w.shape)
+
+def slowly(layer, f):
+    "The layer's formula as loops: over channels and the poses of both ends."
+    H, W = layer.group, layer.weight
+    kw = dict(padding=layer.padding, dilation=layer.dilation)
+    here = [None] if layer.projects else H.elements
+    there = [None] if layer.lifts else H.elements
+    def term(o, h, i, q):
+        plane = f[:, i] if q is None else f[:, i, q]
+        if None in (h, q): w = moved(H, q if h is None else h, W[o, i])
+        else: w = moved(H, h, W[o, i, H.relative[h, q]])
+        return F.conv2d(plane[:, None], w[None, None], **kw)[:, 0]
+    def response(o, h): return sum(term(o, h, i, q) for i in range(W.shape[1]) for q in there)
+    y = torch.stack([torch.stack([response(o, h) for h in here], 1) for o in range(len(W))], 1)
+    return y[:, :, 0] if layer.projects else y
+
+@pytest.mark.parametrize('group', [*GRID, C(8)], ids=lambda H: H.name)
+@pytest.mark.parametrize('cls', LAYERS, ids=lambda cls: cls.__name__)
+def test_a_layer_equals_its_loop(cls, group):
+    sizes = (3, 1, 1), (5, 2, 1)
+    if group.is_grid: sizes = (1, 0, 1), (2, 1, 1), (3, 1, 1), (3, 2, 2)
+    for size, padding, dilation in sizes:
+        torch.manual_seed(0)
+        layer = cls(2, 2, size, group, padding=padding, dilation=dilation, bias=False).double()
+        poses = () if cls.lifts else (len(group),)
+        x = torch.randn(2, 2, *poses, 6, 9).double()
+        torch.testing.assert_close(layer(x), slowly(layer, x), rtol=1e-12, atol=1e-12)
+
+def on_group(t):
+    "A tensor `(|H|, n, n)` as a function on G, places counted from the centre, y up."
+    r = t.shape[-1]//2
+    places = product(range(len(t)), range(-r, r + 1), range(-r, r + 1))
+    return {((x, y), q): t[q, r - y, r + x].item() for q, x, y in places}
+
+@pytest.mark.parametrize('group', [C(4), D(4), D(1)], ids=lambda H: H.name)
+def test_a_group_convolution_is_the_sum_over_the_group(group):
+    "Σ over g̃ of ψ(g⁻¹g̃) f(g̃), as Theorem 5.1 writes it, with the product of chapter 01."
+    torch.manual_seed(0)
+    layer = GroupConv2d(1, 1, 3, group, padding=1, bias=False).double()
+    x = torch.randn(1, 1, len(group), 7, 7).double()
+    y, f, psi = layer(x)[0, 0], on_group(x[0, 0]), on_group(layer.weight.detach()[0, 0])
+    for (i, j), h in product([(0, 0), (2, -1), (-1, 2)], group.elements):
+        back = affine_inverse(group, ((i, j), h))
+        want = sum(psi.get(affine_product(group, back, g), 0.)*value for g, value in f.items())
+        assert abs(want - y[h, 3 - j, 3 + i].item()) < 1e-12
+
+@pytest.mark.parametrize('group', GRID[1:], ids=lambda H: H.name)
+@pytest.mark.parametrize('cls', LAYERS, ids=lambda cls: cls.__name__)
+def test_a_layer_is_equivariant_whatever_its_weights_are(cls, group):
+    for n in (7, 7), (8, 8), (6, 9):
+        layer, _ = layer_and_input(cls, group, padding='same')
+        x = torch.randn(2, 3, *(() if cls.lifts else (len(group),)), *n).double()
+        assert_equivariant(layer, x, group, tol=1e-12)
+        assert_equivariant(layer.float(), x[:1].float(), group)
+
+# the last is exact by its dilation: with dilation 1 it would not be
+@pytest.mark.parametrize('size, n, kw', [
+    (3, (9, 13), dict(stride=2)), (4, (8, 8), dict(stride=2, padding=1)),
+    (3, (9, 9), dict(stride=2, dilation=2)), (2, (7, 7), dict(stride=3, dilation=3))])
+@pytest.mark.parametrize('cls', LAYERS, ids=lambda cls: cls.__name__)
+def test_a_stride_is_equivariant_where_the_rule_allows_it(cls, size, n, kw):
+    for group in C(4), D(4):
+        layer = perturb_(cls(3, 2, size, group, **kw).double())
+        x = torch.randn(2, 3, *(() if cls.lifts else (len(group),)), *n).double()
+        assert_equivariant(layer, x, group, tol=1e-12)
+
+class BiasPerPose(GroupConv2d):
+    "Wrong on purpose: a bias for each channel and pose, 0 at the start."
+    def __init__(self, *args, **kw):
+        super().__init__(*args, **kw)
+        self.pose_bias = nn.Parameter(torch.zeros(self.out_channels, self.out_poses, 1, 1))
+
+    def forward(self, x): return super().forward(x) + self.pose_bias
+
+class NoPermutation(GroupConv2d):
+    "Wrong on purpose: W[o,i,q] where W[o,i,h⁻¹q] belongs."
+    def filters(self):
+        w = self.weight.flatten(1, 2)
+        return torch.stack([act(self.group, h, w) for h in self.group.elements], 1).flatten(0, 1)
+
+class NoTurn(GroupConv2d):
+    "Wrong on purpose: W[o,i,h⁻¹q] without turning it."
+    def filters(self):
+        slices = self.weight[:, :, self.group.relative]
+        return slices.transpose(1, 2).flatten(2, 3).flatten(0, 1)
+
+@pytest.mark.parametrize('group', [C(4), D(4), D(1)], ids=lambda H: H.name)
+@pytest.mark.parametrize('twin', [NoPermutation, NoTurn, BiasPerPose], ids=lambda cls: cls.__name__)
+def test_a_broken_twin_fails_and_a_bias_per_pose_once_it_is_trained(twin, group):
+    torch.manual_seed(0)
+    layer = twin(3, 2, 3, group, padding=1).double()
+    x = torch.randn(2, 3, len(group), 6, 9).double()
+    new = max(equivariance_error(layer, x, group))
+    assert new < 1e-12 if twin is BiasPerPose else new > .5
+    assert max(equivariance_error(perturb_(layer), x, group)) > .05
+
+@pytest.mark.parametrize('group', GRID, ids=lambda H: H.name)
+def test_the_table_is_the_bank_of_a_filter_of_numbers(group):
+    numbers = torch.arange(len(group)*9).view(1, 1, len(group), 3, 3)
+    bank = torch.stack([act(group, h, numbers)[0, 0] for h in group.elements])
+    assert torch.equal(bank_index(group, 3), bank.flatten())
+    slice_ = torch.stack([act(group, h, numbers[:, :, 0])[0, 0] for h in group.elements])
+    for end in dict(lifts=True), dict(projects=True):
+        assert torch.equal(bank_index(group, 3, **end), slice_.flatten())
+
+@pytest.mark.parametrize('group', [C(1), C(4), C(6), D(1), D(3), D(4)], ids=lambda H: H.name)
+def test_the_matrices_that_commute_have_as_many_dimensions_as_the_group_has_elements(group):
+    "Theorem 5.1, only if: all solutions of ΨP = PΨ, and each depends on g⁻¹g̃ alone."
+    n = len(group)
+    moves = torch.eye(n, dtype=torch.float64)[group.relative]
+    units = torch.eye(n*n, dtype=torch.float64).view(-1, 1, n, n)
+    failures = (units @ moves - moves @ units).flatten(1)
+    _, s, v = torch.linalg.svd(failures.T)
+    solutions = v[(s > 1e-9).sum():].view(-1, n, n)
+    assert len(solutions) == n
+    for Psi in solutions: torch.testing.assert_close(Psi, Psi[0][group.relative])
+
+def test_lifting_to_p4m_answers_as_lifting_to_p4_and_as_its_mirror_image():
+    small, large = (LiftingConv2d(3, 2, 3, group) for group in ('p4', 'p4m'))
+    x = torch.randn(2, 3, 7, 7)
+    large.load_state_dict(small.state_dict())
+    torch.testing.assert_close(large(x)[:, :, :4], small(x))
+    with torch.no_grad(): small.weight.copy_(small.weight.flip(-1))
+    torch.testing.assert_close(large(x)[:, :, 4:], small(x))

@@ -50,7 +50,7 @@ EXERCISES = [
                 'as it does an upright cross. The corner filter is symmetric about a diagonal: '
                 'mirroring the columns makes a turned corner of it.'),
         Mistake([1, 0, 3, 2],
-                'You take the corner for symmetric about the other diagonal. Its bright arms go '
+                'You take the corner for symmetric about the other diagonal. Its two arms go '
                 'right and down; mirrored they go left and down. Which turn, counter-clockwise, '
                 'is that?'),
         Mistake([0, 3, 2, 1],
