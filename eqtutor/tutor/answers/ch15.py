@@ -1,11 +1,31 @@
-"15 Three ways: a score that tells nothing apart, and the mean over all copies that win."
+"15 Three ways: the scores of a turned picture, and the mean over all copies that win."
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
+from ...groups import get_group
 from ..exercise import Exercise, Mistake
 from .draws import normal
 
-PLAIN = 'the plain network'
+
+def scores_and_turns(seed):
+    "Groups with and without mirrors; every element."
+    return [(normal(len(group), seed=seed + i), u, group)
+            for i, group in enumerate(map(get_group, ('p4', 'p4m', 'mirror')))
+            for u in group.elements]
+
+def scores_after(scores, u, group): return scores[group.mul[:, u]]
+
+def the_other_order(scores, u, group): return scores[group.mul[u]]
+
+def turned_back(scores, u, group): return scores[group.mul[:, int(group.inv[u])]]
+
+def both_slips(scores, u, group): return scores[group.mul[int(group.inv[u])]]
+
+def rolled(scores, u, group): return scores.roll(-u, 0)
+
+def rolled_back(scores, u, group): return scores.roll(u, 0)
+
+def as_they_were(scores, u, group): return scores
 
 
 def outputs_and_scores(seed):
@@ -36,14 +56,23 @@ def sum_of_winners(outputs, scores, tol=1e-9):
 
 
 EXERCISES = [
-    Exercise('15.1', 'predict', 2, name='by_brightness', right=PLAIN, mistakes=[
-        Mistake('the average over the turns',
-                'Nothing is averaged: argmax takes one copy, even if all of them score the same.'),
-        Mistake('an equivariant map',
-                'All four copies score the same, so the same element wins for a picture and for '
-                'its turned copy: Proposition 15.2 needs one winner alone.'),
-        Mistake('an invariant map',
-                'The network sees each picture as it is, turned or not: what it says may change.'),
+    Exercise('15.1', 'code', 2, scores_after, scores_and_turns, mistakes=[
+        Mistake(the_other_order,
+                'You take the copy of f by uh. The picture is turned by u first and by h then: '
+                'that is hu.'),
+        Mistake(turned_back,
+                'You undo u. The copy of the turned picture by h is the copy of f by hu.'),
+        Mistake(both_slips,
+                'You undo u, and on the other side. The copy of the turned picture by h is the '
+                'copy of f by hu.'),
+        Mistake(rolled,
+                'Right for turns. With mirrors the scores do not move in a row: ask `group.mul`.'),
+        Mistake(rolled_back,
+                'The scores move the other way, and with mirrors they do not move in a row: ask '
+                '`group.mul`.'),
+        Mistake(as_they_were,
+                'These are the scores of the copies of f. Copy h of the turned picture is '
+                'another copy of f.'),
     ]),
     Exercise('15.2', 'code', 3, mean_of_winners, outputs_and_scores, mistakes=[
         Mistake(first_winner,
