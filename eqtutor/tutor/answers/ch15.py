@@ -1,4 +1,4 @@
-"15 Three ways: the scores of a turned picture, and the mean over all copies that win."
+"15 Three ways: who wins for a moved picture, and the mean over all copies that win."
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -7,25 +7,10 @@ from ..exercise import Exercise, Mistake
 from .draws import normal
 
 
-def scores_and_turns(seed):
-    "Groups with and without mirrors; every element."
-    return [(normal(len(group), seed=seed + i), u, group)
-            for i, group in enumerate(map(get_group, ('p4', 'p4m', 'mirror')))
-            for u in group.elements]
-
-def scores_after(scores, u, group): return scores[group.mul[:, u]]
-
-def the_other_order(scores, u, group): return scores[group.mul[u]]
-
-def turned_back(scores, u, group): return scores[group.mul[:, int(group.inv[u])]]
-
-def both_slips(scores, u, group): return scores[group.mul[int(group.inv[u])]]
-
-def rolled(scores, u, group): return scores.roll(-u, 0)
-
-def rolled_back(scores, u, group): return scores.roll(u, 0)
-
-def as_they_were(scores, u, group): return scores
+def winners(of):
+    "From u to the winner of the picture moved by u, where 5 wins for the picture itself."
+    p4m = get_group('p4m')
+    return {u: int(of(p4m.mul, u, int(p4m.inv[u]))) for u in p4m.elements}
 
 
 def outputs_and_scores(seed):
@@ -56,23 +41,18 @@ def sum_of_winners(outputs, scores, tol=1e-9):
 
 
 EXERCISES = [
-    Exercise('15.1', 'code', 2, scores_after, scores_and_turns, mistakes=[
-        Mistake(the_other_order,
-                'You take the copy of f by uh. The picture is turned by u first and by h then: '
-                'that is hu.'),
-        Mistake(turned_back,
-                'You undo u. The copy of the turned picture by h is the copy of f by hu.'),
-        Mistake(both_slips,
-                'You undo u, and on the other side. The copy of the turned picture by h is the '
-                'copy of f by hu.'),
-        Mistake(rolled,
-                'Right for turns. With mirrors the scores do not move in a row: ask `group.mul`.'),
-        Mistake(rolled_back,
-                'The scores move the other way, and with mirrors they do not move in a row: ask '
-                '`group.mul`.'),
-        Mistake(as_they_were,
-                'These are the scores of the copies of f. Copy h of the turned picture is '
-                'another copy of f.'),
+    Exercise('15.1', 'predict', 2, name='winners',
+             right=winners(lambda mul, u, back: mul[5, back]), mistakes=[
+        Mistake(winners(lambda mul, u, back: mul[back, 5]),
+                'You solved uh = 5. The picture is moved by u first and by h then: that is hu.'),
+        Mistake(winners(lambda mul, u, back: mul[5, u]),
+                'You have 5u. The copy of the moved picture by h is the copy of f by hu, and that '
+                'one is 5: solve hu = 5 for h.'),
+        Mistake(winners(lambda mul, u, back: mul[u, 5]),
+                'You have u5. The copy of the moved picture by h is the copy of f by hu, and that '
+                'one is 5: solve hu = 5 for h.'),
+        Mistake(winners(lambda mul, u, back: 5),
+                'The same picture wins each time, but another element leads to it.'),
     ]),
     Exercise('15.2', 'code', 3, mean_of_winners, outputs_and_scores, mistakes=[
         Mistake(first_winner,
