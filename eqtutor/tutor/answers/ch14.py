@@ -1,4 +1,4 @@
-"14 Your network: plain filters as slices of a group filter, and sizes of a changed ResNet."
+"14 Your network: slices of a smaller group in those of a larger one, sizes of a changed ResNet."
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -6,42 +6,61 @@ from ..exercise import Exercise, Mistake
 from .draws import normal
 
 
-def filters(seed):
-    return [(normal(o, i, k, k, seed=seed + o), n) for o, i, k in ((3, 2, 3), (1, 4, 1))
-            for n in (2, 4, 8)]
+def filters_of_smaller_groups(seed):
+    "A plain filter, turns in turns and mirrors, two turns in four turns and in their mirrors."
+    return [(normal(o, i, r, k, k, seed=seed + o + r), n)
+            for o, i, k in ((3, 2, 3), (1, 4, 1)) for r, n in ((1, 4), (4, 8), (2, 4), (1, 2))]
 
-def in_slice(weight, poses, r):
-    out, inside, k, _ = weight.shape
+def start_larger(weight, poses):
+    out, inside, r, k, _ = weight.shape
+    return torch.cat([weight, weight.new_zeros(out, inside, poses - r, k, k)], 2)
+
+def in_every_coset(weight, poses):
+    return torch.cat([weight]*(poses//weight.shape[2]), 2)
+
+def shared_out(weight, poses):
+    return in_every_coset(weight, poses)*weight.shape[2]/poses
+
+def in_the_last_slices(weight, poses):
+    return start_larger(weight, poses).roll(poses - weight.shape[2], 2)
+
+def spread_out(weight, poses):
+    out, inside, r, k, _ = weight.shape
     slices = weight.new_zeros(out, inside, poses, k, k)
-    slices[:, :, r] = weight
+    slices[:, :, ::poses//r] = weight
     return slices
 
-def plain_start(weight, poses): return in_slice(weight, poses, 0)
-
-def in_every_slice(weight, poses): return torch.stack([weight]*poses, 2)
-
-def shared_out(weight, poses): return in_every_slice(weight, poses)/poses
-
-def in_the_last_slice(weight, poses): return in_slice(weight, poses, -1)
-
 def turned_copies(weight, poses):
-    return torch.stack([weight.rot90(r, (-2, -1)) for r in range(poses)], 2)
+    times = poses//weight.shape[2]
+    return torch.cat([weight.rot90(t, (-2, -1)) for t in range(times)], 2)
 
-def poses_first(weight, poses): return plain_start(weight, poses).movedim(2, 1)
+def mirrored_copies(weight, poses):
+    times = poses//weight.shape[2]
+    return torch.cat([weight if t == 0 else weight.flip(-1) for t in range(times)], 2)
+
+def poses_first(weight, poses): return start_larger(weight, poses).movedim(2, 1)
 
 
 EXERCISES = [
-    Exercise('14.1', 'code', 2, plain_start, filters, mistakes=[
-        Mistake(in_every_slice,
-                'Now each pose adds up what all poses say. Fill one slice only: that by which a '
-                'pose reads itself.'),
+    Exercise('14.1', 'code', 2, start_larger, filters_of_smaller_groups, mistakes=[
+        Mistake(in_every_coset,
+                'Now a turned pose also reads mirrored ones. Where the difference lies outside of '
+                'the smaller group the slice is zero.'),
         Mistake(shared_out,
-                'This is the mean over all poses: each pose hears of the others. Fill one slice.'),
-        Mistake(in_the_last_slice,
-                'Slice r is how pose h reads pose hr. A pose reads itself at r = 0, the identity.'),
+                'This is a mean over poses that should not hear of each other. Outside of the '
+                'smaller group the slices are zero.'),
+        Mistake(in_the_last_slices,
+                'A pose reads itself through slice 0, the identity. The old slices keep their '
+                'numbers, and the zeros follow.'),
+        Mistake(spread_out,
+                "You spread the old slices out. The smaller group's elements are the first of the "
+                'larger one: slice r stays slice r.'),
         Mistake(turned_copies,
                 'You fill the slices with turned filters. The layer turns its filter itself, for '
-                'each pose; here only the slice by which a pose reads itself is filled.'),
+                'each pose; here the new slices are zero.'),
+        Mistake(mirrored_copies,
+                'You fill the slices with mirrored filters. The layer mirrors its filter itself, '
+                'for each pose; here the new slices are zero.'),
         Mistake(poses_first, 'The poses stand on axis 2, behind the input channels.'),
     ]),
     Exercise('14.2', 'predict', 2, name='sizes_near_224', right=[190, 222, 254], mistakes=[

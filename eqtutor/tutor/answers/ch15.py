@@ -1,11 +1,16 @@
-"15 Three ways: a score that tells nothing apart, and the mean over all copies that win."
+"15 Three ways: who wins for a moved picture, and the mean over all copies that win."
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
+from ...groups import get_group
 from ..exercise import Exercise, Mistake
 from .draws import normal
 
-PLAIN = 'the plain network'
+
+def winners(of):
+    "From u to the winner of the picture moved by u, where 5 wins for the picture itself."
+    p4m = get_group('p4m')
+    return {u: int(of(p4m.mul, u, int(p4m.inv[u]))) for u in p4m.elements}
 
 
 def outputs_and_scores(seed):
@@ -36,14 +41,18 @@ def sum_of_winners(outputs, scores, tol=1e-9):
 
 
 EXERCISES = [
-    Exercise('15.1', 'predict', 2, name='by_brightness', right=PLAIN, mistakes=[
-        Mistake('the average over the turns',
-                'Nothing is averaged: argmax takes one copy, even if all of them score the same.'),
-        Mistake('an equivariant map',
-                'All four copies score the same, so the same element wins for a picture and for '
-                'its turned copy: Proposition 15.2 needs one winner alone.'),
-        Mistake('an invariant map',
-                'The network sees each picture as it is, turned or not: what it says may change.'),
+    Exercise('15.1', 'predict', 2, name='winners',
+             right=winners(lambda mul, u, back: mul[5, back]), mistakes=[
+        Mistake(winners(lambda mul, u, back: mul[back, 5]),
+                'You solved uh = 5. The picture is moved by u first and by h then: that is hu.'),
+        Mistake(winners(lambda mul, u, back: mul[5, u]),
+                'You have 5u. The copy of the moved picture by h is the copy of f by hu, and that '
+                'one is 5: solve hu = 5 for h.'),
+        Mistake(winners(lambda mul, u, back: mul[u, 5]),
+                'You have u5. The copy of the moved picture by h is the copy of f by hu, and that '
+                'one is 5: solve hu = 5 for h.'),
+        Mistake(winners(lambda mul, u, back: 5),
+                'The same picture wins each time, but another element leads to it.'),
     ]),
     Exercise('15.2', 'code', 3, mean_of_winners, outputs_and_scores, mistakes=[
         Mistake(first_winner,
