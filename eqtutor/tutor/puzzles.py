@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..actions import act
 from ..groups import get_group
-from ..plot import Picture
+from ..plot import PICTURES, THEME, Picture
 
 __all__ = ['PUZZLES', 'puzzle']
 
@@ -75,6 +75,7 @@ def same(value:Any, wanted:Tensor)->bool:
     return torch.equal(value.double(), wanted.double())
 
 
+@THEME
 def draw(p:Puzzle, yours:Any, problem:str)->PuzzlePicture:
     "Three parts beside or above each other, each a row of panels."
     given = [panel for i in p.given for panel in panels_of(p.shown[i])]
@@ -87,7 +88,8 @@ def draw(p:Puzzle, yours:Any, problem:str)->PuzzlePicture:
         parts:Any = fig.subfigures(3, 1)
     else:
         widths = [len(row) for row in rows]
-        fig = PuzzlePicture(figsize=(2.1*sum(widths), 2.5), layout='constrained')
+        side = min(2.1, 8.4/sum(widths))
+        fig = PuzzlePicture(figsize=(side*sum(widths), side + .4), layout='constrained')
         parts = fig.subfigures(1, 3, width_ratios=widths)
     for part, row, name, colour in zip(parts, rows, names, colours):
         part.suptitle(name, fontsize=11, color=colour)
@@ -107,16 +109,17 @@ def panels_of(x:Any)->list:
 def draw_panel(ax:Any, panel:Any)->None:
     "Whole numbers are written, all else is grey."
     ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(True)
     if panel is None:
         ax.axis('off')
         return
     numbers = not panel.is_floating_point() and panel.dtype != torch.bool
     if not numbers:
-        ax.imshow(panel.numpy(), cmap='Greys', vmin=0, vmax=1)
+        ax.imshow(panel.numpy(), cmap=PICTURES, vmin=0, vmax=1)
         return
-    ax.imshow(torch.zeros(panel.shape).numpy(), cmap='Greys', vmin=0, vmax=1)
+    ax.imshow(torch.zeros(panel.shape).numpy(), cmap=PICTURES, vmin=0, vmax=1)
     for i, j in product(*map(range, panel.shape)):
-        ax.text(j, i, panel[i, j].item(), ha='center', va='center', fontsize=9)
+        ax.text(j, i, panel[i, j].item(), ha='center', va='center', color='k')
 
 
 # --- 01 Groups
@@ -190,6 +193,55 @@ def vector_and_pose(die:torch.Generator)->tuple:
     return noise(die, len(group)), one(group.elements, die), group.relative
 
 
+# --- 04 Equivariance
+
+def two_roads(f, layer, turn):
+    "Turn, then the layer; and the layer, then turn."
+    roads = torch.zeros(2, *turn(f).shape)
+    roads[0] = layer(turn(f))
+    roads[1] = turn(layer(f))
+    return roads
+
+def carried_back(f, h):
+    "Four maps of a picture that has made h quarter turns, as they were before."
+    for _ in range(4 - h): f = turned_maps(f)
+    return f
+
+
+def ends_below(f:Tensor)->Tensor:
+    "Ink with paper below it."
+    return (f - f.roll(-1, 0)).clamp(min=0)
+
+def moved_right(f:Tensor)->Tensor:
+    "One pixel to the right; what leaves comes in on the left."
+    return f.roll(1, 1)
+
+def quarter_turns(k:int)->Callable[[Tensor], Tensor]:
+    "A function that turns a picture."
+    return lambda f: torch.rot90(f, k)
+
+def picture_layer_and_turn(die:torch.Generator)->tuple:
+    "A picture, a layer that is not equivariant, and a turn."
+    layer, k = one([ends_below, moved_right], die), one(range(1, 4), die)
+    return noise(die, 4, 4), layer, quarter_turns(k)
+
+
+# --- 05 Convolution
+
+def matrix_from_row(row, mul, inv):
+    "The equivariant matrix with this first row: at row g, column q stands the number of g⁻¹q."
+    n = len(row)
+    matrix = torch.zeros(n, n)
+    for g, q in product(range(n), repeat=2): matrix[g, q] = row[mul[inv[g], q]]
+    return matrix
+
+
+def row_of_group(die:torch.Generator)->tuple:
+    "A number for each element of a group."
+    group = one(GROUPS, die)
+    return noise(die, len(group)), group.mul, group.inv
+
+
 MAPS = torch.zeros(4, 5, 5)
 MAPS[0], MAPS[2, 4, 2:] = LETTER, .5
 NUMBERS = act(P4M, 1, torch.arange(25).view(1, 1, 5, 5))[0, 0]
@@ -201,4 +253,8 @@ PUZZLES = {p.wanted.__name__: p for p in [
     Puzzle(turned_maps, (MAPS,), lambda die: (noise(die, 4, 3, 3),), in_rows=True),
     Puzzle(read_pixels, (LETTER, NUMBERS), picture_and_numbers, given=(0, 1)),
     Puzzle(moved_vector, (torch.arange(8), 1, P4M.relative), vector_and_pose, in_rows=True),
+    Puzzle(two_roads, (LETTER, ends_below, quarter_turns(1)), picture_layer_and_turn),
+    Puzzle(carried_back, (turned_maps(MAPS), 1),
+           lambda die: (noise(die, 4, 3, 3), one(range(4), die)), in_rows=True),
+    Puzzle(matrix_from_row, (torch.linspace(0, 1, 8), P4M.mul, P4M.inv), row_of_group),
 ]}
