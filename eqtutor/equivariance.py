@@ -193,9 +193,9 @@ def _as_arrows(f:Callable, x:Tensor, y:Tensor, group:Group, tol:float, **told)->
             "kind='vector' (chapter 98, 'My output is a field').")
 
 def _worst(difference:Tensor, moved:Tensor, want:Tensor, kind:str)->str:
-    "Where f(hx) and h f(x) differ most, and their values there."
+    "Where layer(h f) and h layer(f) differ most, and their values there."
     place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), want.shape))
-    values = f'f(hx) = {moved[place]:.4g}, h f(x) = {want[place]:.4g}'
+    values = f'layer(h f) = {moved[place]:.4g}, h layer(f) = {want[place]:.4g}'
     return f'worst at index {place} of the {kind}: {values}'
 
 

@@ -225,9 +225,9 @@ def affine_product(
     k : Affine
         done first
     """
-    (x, h), (y, q) = g, k
-    hy = move_point(group, h, y)
-    return (x[0] + hy[0], x[1] + hy[1]), int(group.mul[h, q])
+    (x, h), (x2, h2) = g, k
+    hx2 = move_point(group, h, x2)
+    return (x[0] + hx2[0], x[1] + hx2[1]), int(group.mul[h, h2])
 
 def affine_inverse(
     group:Group,

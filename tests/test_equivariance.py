@@ -92,7 +92,7 @@ def test_the_message_names_element_place_and_values():
         return y
     message = (
         r'^not equivariant to D1: relative error \S+ > 1e-10 at element 1 \(mirror, 0°\), worst at '
-        r'index \(0, 1, 2, 3\) of the image: f\(hx\) = \S+, h f\(x\) = \S+\.$')
+        r'index \(0, 1, 2, 3\) of the image: layer\(h f\) = \S+, h layer\(f\) = \S+\.$')
     with pytest.raises(AssertionError, match=message): assert_equivariant(spot, X, 'mirror')
 
 

@@ -111,14 +111,14 @@ EXERCISES = [
                 'The outputs are not moved back before you average: pixels of different places are '
                 'mixed.'),
         Mistake(sum_for_mean,
-                'You sum over the group. That is equivariant, too, but asked is the mean: an f '
-                'that has the symmetry already must come out unchanged.', worth=1.5),
+                'You sum over the group. That is equivariant, too, but asked is the mean: a '
+                'layer that has the symmetry already must come out unchanged.', worth=1.5),
         Mistake(maximum_for_mean,
                 'You take the maximum over the group; asked is the mean.'),
         Mistake(f_of_the_mean,
-                'You average the moved inputs, and call f once. Call f on each moved input, and '
-                'average what comes out.'),
-        Mistake(f_alone, 'Your map is f itself: nothing is moved, nothing averaged.'),
+                'You average the moved inputs, and call the layer once. Call it on each moved '
+                'input, and average what comes out.'),
+        Mistake(f_alone, 'Your map is the layer itself: nothing is moved, nothing averaged.'),
         Mistake(input_not_moved, 'The input is not moved: you average moved copies of one output.'),
     ]),
     Exercise('4.3', 'predict', 2, name='broken_under_mirror',
@@ -138,7 +138,7 @@ EXERCISES = [
         Mistake(bars('plain conv', 'stride 2, 8×8'),
                 'The coordinates still fail: the mirror keeps the row, and changes the column.'),
         Mistake(bars('stride 2, 8×8', 'coordinates'),
-                'A generic filter has no mirror symmetry, either: the plain convolution still '
+                'A random filter has no mirror symmetry, either: the plain convolution still '
                 'fails.'),
     ]),
     Exercise('4.4', 'code', 4, broken, layers_to_judge, ON_A_LAYER, [
