@@ -146,6 +146,4 @@ EXERCISES = [
         Mistake([[0, 1, 2, 3]],
                 'The picture is symmetric under the half turn only: not all four are related.'),
     ]),
-    Exercise('24.4', 'proof', 3),
-    Exercise('24.5', 'proof', 3),
 ]
