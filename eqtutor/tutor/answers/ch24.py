@@ -146,4 +146,5 @@ EXERCISES = [
         Mistake([[0, 1, 2, 3]],
                 'The picture is symmetric under the half turn only: not all four are related.'),
     ]),
+    Exercise('24.4', 'proof', 3),
 ]
