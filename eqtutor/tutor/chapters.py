@@ -91,7 +91,8 @@ def read_chapters()->dict[str, Chapter]:
     for name, path in course_chapters().items():
         number = chapter_of(name)
         if not number: continue
-        head = '\n'.join(text for _, text in cells_of(path)[:3])
+        prose = [text for kind, text in cells_of(path) if kind == 'markdown']
+        head = '\n'.join(prose[:3])   # a paper's picture may stand between them
         title = head.partition('\n')[0].removeprefix('# ')
         place = path.relative_to(folder).as_posix()
         # a link to a later chapter says where to go on
