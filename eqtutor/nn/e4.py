@@ -161,9 +161,9 @@ class E4Conv2d(FiltersOfFiveAxes):
         ignored : Tensor | None, default None
             bool `(b, h, w)`: places that nobody adds up
         """
-        values = without(ignored, at_each_pixel(self.encode, f), self.norm)
-        y = sum_under_kernels(self.kernels(f), values, self.kernel_size, self.dilation,
-                              self.padding_mode)
+        kernels, values = self.kernels(f), at_each_pixel(self.encode, f)
+        y = sum_under_kernels(kernels, without(ignored, values, self.norm),
+                              self.kernel_size, self.dilation, self.padding_mode)
         return y if self.bias is None else y + self.bias[:, None, None, None]
 
     def macs(self,
