@@ -74,12 +74,15 @@ QUOTES = {
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'bench/published', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
-        'p4-cnn-big15-rotmnist/*', 'equal-time/*/*', 'short/p4-e4-net-*/*', 'data-efficiency/*/*'],
+        'p4-cnn-big15-rotmnist/*', 'equal-time/*/*', 'short/p4-e4-net-*/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
         '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/*', 'equal-time/*/*',
         'data-efficiency/*/*'],
+    'nbs/6_reference/97_audit_e4': [
+        'bench/e4', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',
+        'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
     'nbs/6_reference/98_coming_from': ['bench/beside_escnn']}
 ELSEWHERE = {   # not in a chapter
     'bench/networks': 'README', 'bench/escnn': 'README', 'beyond-frame': 'chapter 25, no number'}
@@ -121,10 +124,10 @@ ROWS = {
     'nbs/3_papers/23b_self_attention_networks': [
         ('bench/gsa', r'^\| network \| products .*\| time{} \| peak memory{} \|')],
     'nbs/3_papers/24b_e4_networks': [
-        ('bench/e4', r'^\| \| multiplications, one digit \| time{} \| memory{} \|'),
-        ('p4-cnn-rotmnist/*', r'^\| p4-CNN, full recipe \| 2\.40 ± 0\.01 %{} \|'),
+        ('bench/e4', r'^\| \| parameters \| multiply-accumulates \| time{} \| memory{} \|'),
+        ('p4-cnn-rotmnist/*', r"^\| p4-CNN, P1's recipe \| 2\.40 ± 0\.01 %{} \|"),
         ('p4-recipe/p4-cnn-rotmnist/0', r"^\| p4-CNN, P4's recipe \| 2\.07 %{} \|"),
-        ('p4-e4-net-rotmnist/*', r'^\| E4-Net, full recipe \| 1\.53 %{} \|')],
+        ('p4-e4-net-rotmnist/*', r"^\| E4-Net, P4's recipe \| 1\.53 %{} \|")],
     'nbs/3_papers/26_beyond_the_grid': [
         ('beyond-accuracy', r'^\| group \| parameters \| test error, ours{} \|.*at 22\.5°{} \|')],
     'nbs/4_course/30_results': [
@@ -134,6 +137,8 @@ ROWS = {
         ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 run \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
+    'nbs/6_reference/97_audit_e4': [
+        ('bench/e4', r'^\| a training step of 16 digits, .*\| time{} \|')],
     'nbs/6_reference/98_coming_from': [
         ('bench/beside_escnn', r'^\| here / escnn [\d.]+{} \|')]}
 

@@ -1,5 +1,4 @@
-"""What network one builds of E4 layers, what it costs, what it buys, and what one can believe of
-the paper's tables.
+"""What P4 claims for its networks, what they cost, and what our runs show.
 
 P4: Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin, Efficient
 Equivariant Network, 2021,

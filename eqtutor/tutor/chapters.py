@@ -113,13 +113,13 @@ def read_chapters()->dict[str, Chapter]:
     for name, path in course_chapters().items():
         number = chapter_of(name)
         if not number: continue
-        cells = cells_of(path)
-        head = '\n'.join(text for _, text in cells[:3])
+        prose = [text for kind, text in cells_of(path) if kind == 'markdown']
+        head = '\n'.join(prose[:3])   # a paper's picture may stand between them
         title = head.partition('\n')[0].removeprefix('# ')
         place = path.relative_to(folder).as_posix()
         # a link to a later chapter says where to go on
         needs = tuple(need for need in needs_of(head) if need in chapters)
-        text = '\n\n'.join(text for kind, text in cells if kind == 'markdown')
+        text = '\n\n'.join(prose)
         minutes = minutes_of(head)
         chapters[number] = Chapter(number, title, place, minutes, needs, core_of(text, minutes),
                                    asked_in(text))

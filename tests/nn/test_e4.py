@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from eqtutor.actions import act
 from eqtutor.cost import count_macs, count_parameters, layer_costs
 from eqtutor.equivariance import equivariance_error, perturb_
+from eqtutor.groups import get_group
 from eqtutor.kernels.windows import shifted
 from eqtutor.nn.convolution import GroupConv2d
 from eqtutor.nn.e4 import E4Conv2d, KernelGenerator
@@ -80,6 +81,27 @@ def test_its_cost_is_what_torch_counts(group, concat):
     assert cost.macs == count_macs(layer, x)
     with FlopCounterMode(display=False) as counter: with_neighbours_written_out(layer, x)
     assert 2*cost.macs == counter.get_total_flops()
+
+
+@pytest.mark.parametrize('concat', ['none', 'kernel', 'value', 'both'])
+def test_without_lists_no_pose_hears_another(concat):
+    "Which pose of the output depends on which of the input, by the derivative."
+    layer, x = layer_and_input(concat=concat, norm='layer')   # its statistics stay at a pose
+    def energy(f): return layer(f).square().sum((0, 1, 3, 4))
+    J = torch.autograd.functional.jacobian(energy, x[:1, ..., :5, :5])
+    depends = J.abs().amax((1, 2, 4, 5)) > 1e-12
+    assert torch.equal(depends, torch.eye(4) > 0) if concat == 'none' else depends.all()
+
+
+def test_patches_are_read_to_the_right_of_their_place():
+    "Patches f(gnᵢ) commute with every element of D4; patches f(nᵢg) do not."
+    group, f = get_group('p4m'), torch.randn(8, 3).double()
+    offsets = torch.tensor([0, 3, 6])
+    def right(f): return f[group.mul[:, offsets]]
+    def left(f): return f[group.mul[offsets].T]
+    def moved(u, f): return f[group.mul[group.inv[u]]]
+    assert all(torch.equal(right(moved(u, f)), moved(u, right(f))) for u in group.elements)
+    assert max((left(moved(u, f)) - moved(u, left(f))).abs().max() for u in group.elements) > .5
 
 
 @pytest.mark.parametrize('group', ['mirror', 'C2', 'D2'])

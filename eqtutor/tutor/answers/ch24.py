@@ -147,5 +147,4 @@ EXERCISES = [
                 'The picture is symmetric under the half turn only: not all four are related.'),
     ]),
     Exercise('24.4', 'proof', 3),
-    Exercise('24.5', 'proof', 3),
 ]
