@@ -1,48 +1,19 @@
 "Whom does a pixel listen to: attention of any pixel of a picture, before and after it is moved."
 # Plain module: edited by hand, no notebook exports it.
 
-import hashlib
-import json
-import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..groups import Group, get_group
-from ..names import needs
 from ..nn.attention import SelfAttention2d
 from ..nn.self_attention import LiftingSelfAttention2d, moved_offsets
 from .graph import network_graph
-from .page import TEMPLATES, Widget
-from .turn import (
-    as_bytes,
-    asset,
-    check_picture,
-    lighter_graphs,
-    per_channel,
-    shared_element,
-    style_sheet,
-    tensor_blocks,
-)
+from .page import PictureWidget, live_page
+from .turn import lighter_graphs, tensor_blocks
 
-with needs('lab'):
-    from rjsmin import jsmin
-
-@cache
-def _code()->tuple[str, str]:
-    "The style and the script of the widget, as elements."
-    def body(name:str)->str:
-        return re.sub(r'^(export |import .*?;$)', '', asset(name), flags=re.DOTALL|re.MULTILINE)
-    # what is imported stands around it: a page over file:// may import no module
-    inner = f'return (() => {{\n{body("attention.js")}\nreturn startListening;\n}})();'
-    script = jsmin(body('engine.js') + body('turn.js') + inner)
-    style = style_sheet('turn.css').replace('.eqtutor-turn', '.eqtutor-attention')
-    once = f'globalThis.eqtutorAttention ??= (() => {{\n{script}\n}})();'
-    styles = style + style_sheet('attention.css')
-    return shared_element('style', styles), shared_element('script', once)
 
 class Place(NamedTuple):
     "Where in the graph of a network a pixel is answered."
@@ -72,7 +43,7 @@ def _until(graph:dict[str, Any], name:str)->dict[str, Any]:
     tensors = {key: t for key, t in graph['tensors'].items() if key in used}
     return graph | dict(nodes=nodes, output=name, tensors=tensors, labels=None)
 
-class AttentionMap(Widget):
+class AttentionMap(PictureWidget):
     """Point at a pixel of a picture, and see whom it listens to; then move the picture.
 
     Each panel is a layer; of a single layer a pose. The layers run in the page, at any pixel:
@@ -124,18 +95,10 @@ class AttentionMap(Widget):
         title:str='Whom does this pixel listen to?',
     ):
         named = layers if isinstance(layers, dict) else {type(layers).__name__: layers}
-        shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
-        if not 1 <= len(named) <= 4 or not shown:
-            raise ValueError('expected one to four layers and at least one picture, '
-                             f'got {len(named)} and {len(shown)}')
+        if not 1 <= len(named) <= 4:
+            raise ValueError(f'expected one to four layers, got {len(named)}')
         self.layers, self.title, self.weights = dict(named), title, weights
-        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
-        self.first = next(iter(self.pictures.values()))
-        shapes = {tuple(p.shape) for p in self.pictures.values()}
-        if len(shapes) > 1:
-            raise ValueError(f'expected pictures of one shape, got {sorted(shapes)}')
-        self.mean, self.std = (per_channel(v, len(self.first), name)
-                               for v, name in ((mean, 'mean'), (std, 'std')))
+        self.take(pictures, mean, std)
         size = self.first.shape[-1]
         self.asks = (size//2, size//2) if asks is None else asks
         if not all(0 <= i < size for i in self.asks):
@@ -166,13 +129,6 @@ class AttentionMap(Widget):
         node = next(node for node in graph['nodes'] if node['name'] == place.node)
         return shapes[place.node if place.gates else node['inputs'][0]][-2:]
 
-    def input(self,
-        picture:Tensor, # `(c, h, w)`, values from 0 to 1
-    )->Tensor:          # `(1, c, h, w)`
-        "A picture as the layers take it."
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return ((picture - mean)/std)[None]
-
     def panels(self)->list[str]:
         "What each panel shows: a layer, or of a single layer a pose."
         if len(self.layers) > 1: return list(self.layers)
@@ -197,24 +153,17 @@ class AttentionMap(Widget):
 
     def _spec(self)->dict[str, Any]:
         "What the page's script reads."
-        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
         return dict(
-            shape=list(self.first.shape), mean=self.mean, std=self.std, pictures=pictures,
+            **self.picture_spec(),
             listens=[place._asdict() for place in self.places], asks=list(self.asks), turn=0,
             head=self.head, pose=self.pose, panel=self.panel, panels=len(self.panels()),
             heads=self._heads(), **lighter_graphs(self.graphs))
 
     def html(self)->str:
         "The page's face; it runs wherever a browser shows it."
-        style, script = _code()
-        spec = self._spec()
-        name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
-        body = TEMPLATES.get_template('attention.html').render(
-            id=f'eqtutor-{name}', title=self.title, panels=self.panels(), spec=spec,
-            note=self.weights[0].upper() + self.weights[1:])
-        body = re.sub(r'\n\s+', '\n', body)
-        once = '<script>globalThis.eqtutorAttention();</script>'
-        return '\n'.join([style, body, tensor_blocks(self.graphs), script, once])
+        return live_page(
+            'attention', self._spec(), tensor_blocks(self.graphs), title=self.title,
+            panels=self.panels(), note=self.weights[0].upper() + self.weights[1:])
 
     def _ipython_display_(self):
         raise NotImplementedError   # as any other object: the page needs no kernel

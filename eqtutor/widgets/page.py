@@ -8,8 +8,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +32,74 @@ with needs('lab'):
     import matplotlib
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from PIL import Image
+    from rjsmin import jsmin
 
 TEMPLATES = Environment(
     loader=PackageLoader('eqtutor', 'widgets'), autoescape=True,
     trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
 TEMPLATES.policies['json.dumps_kwargs'] = dict(
     sort_keys=True, ensure_ascii=False, separators=(',', ':'))
+
+def asset(name:str)->str:
+    "A file beside this module."
+    return (Path(__file__).parent/name).read_text(encoding='utf-8')
+
+def style_sheet(name:str)->str:
+    "A style sheet without comments and line breaks."
+    return re.sub(r'/\*.*?\*/|\s+', ' ', asset(name), flags=re.DOTALL)
+
+def shared_element(tag:str, text:str, **attributes:str)->str:
+    "An element that a page needs once: its id is the checksum of what it holds."
+    more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
+    return f'<{tag} id="{_id_of(text)}"{more}>{text}</{tag}>'
+
+def _names(text:str, word:str)->str:
+    "What a module imports or exports in braces, once."
+    found = re.findall(word + r' \{([^}]*)\}', text)
+    return ', '.join(dict.fromkeys(re.findall(r'\w+', ' '.join(found))))
+
+def _body(name:str)->str:
+    "A module without the words that are for modules alone."
+    return re.sub(r'^(export \{[^}]*\};|export |import .*?;$)', '', asset(name),
+                  flags=re.DOTALL|re.MULTILINE)
+
+@cache
+def _shared_script()->str:
+    "The engine and what all widgets are made of, as one element."
+    names = _names(asset('shared.js') + asset('engine.js'), 'export')
+    more = ', '.join(re.findall(r'^export function (\w+)', asset('engine.js'), re.MULTILINE))
+    text = f'{_body("engine.js")}\n{_body("shared.js")}\nreturn {{ {names}, {more} }};'
+    text = f'globalThis.eqtutorShared ??= (() => {{\n{jsmin(text)}\n}})();'
+    return shared_element('script', text)
+
+@cache
+def code(
+    name:str,      # of the script and the style sheet
+    *more:str,     # further style sheets
+)->tuple[str, str]:
+    "The styles and the scripts of a widget, as elements that a page needs once."
+    # one script in place of modules: a page over file:// may import none
+    start = f'eqtutor{name.capitalize()}'
+    own = asset(f'{name}.js')
+    text = f'{_body(f"{name}.js")}\nreturn start;'
+    script = (f'globalThis.{start} ??= (({{ {_names(own, "import")} }}) => {{\n{jsmin(text)}\n}})'
+              '(globalThis.eqtutorShared);')
+    styles = [shared_element('style', style_sheet(f'{sheet}.css'))
+              for sheet in ('shared', name, *more)]
+    return '\n'.join(styles), _shared_script() + '\n' + shared_element('script', script)
+
+def live_page(
+    name:str,            # of the script, the style sheet and the template
+    spec:dict[str, Any], # what the script reads
+    blocks:str='',       # further elements that a page needs once
+    styles:tuple[str, ...]=(), # further style sheets
+    **values:Any,        # of the template
+)->str:
+    "A widget as HTML: styles, what stands where, scripts, and a line that starts it."
+    style, script = code(name, *styles)
+    body = _fill(f'{name}.html', id=_id_of(json.dumps(spec)), spec=spec, **values)
+    once = f'<script>globalThis.eqtutor{name.capitalize()}();</script>'
+    return '\n'.join([style, re.sub(r'\n\s+', '\n', body), blocks, script, once])
 
 def _part(name:str, /, **values:Any)->str:
     "A piece of `parts.html`, with the values filled in."
@@ -280,6 +343,60 @@ def _verdict(h:int, error:float, tol:float, name:str, what:str='maps')->str:
     if error <= tol and h == 0: return _part('not_moved')
     if error <= tol: return _part('equivariant', what=what, error=error)
     return _part('broken', name=name, what=what, error=error, tolerance=tol)
+
+def check_picture(name:str, picture:Tensor)->Tensor:
+    "A picture `(c, h, w)` of values from 0 to 1."
+    x = check_image(picture)[0]
+    if x.min() < 0 or x.max() > 1:
+        raise ValueError(
+            f'the picture {name!r} has values from {x.min():.3g} to {x.max():.3g}, '
+            'expected 0 to 1: give it as it was before it was normalised, and say '
+            'mean= and std=')
+    return x
+
+def as_bytes(picture:Tensor)->str:
+    "A picture as bytes in base64."
+    values = picture.detach().cpu().mul(255).round().byte().contiguous()
+    return base64.b64encode(values.numpy().tobytes()).decode()
+
+def per_channel(values:float|Sequence[float], channels:int, name:str)->list[float]:
+    "One value a channel."
+    values = [values] if isinstance(values, (int, float)) else values
+    given = [float(v) for v in values]
+    if len(given) not in (1, channels):
+        raise ValueError(f'{name} has {len(given)} values, expected 1 or {channels}, '
+                         'one a channel of the pictures')
+    return given*(channels//len(given))
+
+class PictureWidget(Widget):
+    "A widget with pictures that networks in the page read."
+    def take(self,
+        pictures:Tensor|dict[str, Tensor],
+        mean:float|Sequence[float],
+        std:float|Sequence[float],
+    )->None:
+        "Keep the pictures, if they are of one shape and from 0 to 1."
+        shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
+        if not shown: raise ValueError('expected at least one picture, got none')
+        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
+        self.first = next(iter(self.pictures.values()))
+        shapes = {tuple(p.shape) for p in self.pictures.values()}
+        if len(shapes) > 1:
+            raise ValueError(f'expected pictures of one shape, got {sorted(shapes)}')
+        self.mean, self.std = (per_channel(v, len(self.first), name)
+                               for v, name in ((mean, 'mean'), (std, 'std')))
+
+    def input(self,
+        picture:Tensor, # `(c, h, w)`, values from 0 to 1
+    )->Tensor:          # `(1, c, h, w)`
+        "A picture as the networks take it."
+        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
+        return ((picture - mean)/std)[None]
+
+    def picture_spec(self)->dict[str, Any]:
+        "What a script reads of the pictures."
+        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
+        return dict(shape=list(self.first.shape), mean=self.mean, std=self.std, pictures=pictures)
 
 def check_image(
     image:Tensor, # `(h, w)`, `(c, h, w)` or `(1, c, h, w)`

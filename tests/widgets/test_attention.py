@@ -298,6 +298,7 @@ def test_right_layers_follow_every_quarter_turn_and_wrong_ones_do_not(see, kind)
     page = see(widget)
     for _ in range(3):
         page.locator('.quarter').click()
+        settled(page)
         page.wait_for_function(DONE, timeout=20_000)
         said = verdicts(page)
         assert '✓ 0 %' in said['right'] and 'at most 0 %' in said['right']
