@@ -1,8 +1,8 @@
 // Whom does a pixel listen to: the pixel under the pointer asks, and each layer shows where its
 // attention lies, before and after the picture was moved.
 import { rotate } from './engine.js';
-import { clamp, decimal, Dial, draw, Gallery, graphOf, make, modulo, nameOf, near, nearestElement,
-  networkOf, paint, Scene, turnOf } from './shared.js';
+import { clamp, decimal, Dial, draw, Gallery, graphOf, inkOf, make, modulo, nameOf, near,
+  nearestElement, networkOf, onTheme, packed, paint, Scene, turnOf } from './shared.js';
 
 const SAME = 1e-6; // what is larger is no rounding
 const NEAREST = 2.5; // degrees within which the ring falls onto a quarter turn
@@ -207,23 +207,12 @@ class Ear {
 
 // --- colours: the page's own, so that a map is ink on its paper
 
-function channelsOf(text) {
-  return text.match(/[\d.]+/g).slice(0, 3).map(Number);
-}
-
 const mixed = (a, b, t) => a.map((v, k) => v + (b[k] - v) * t);
-const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
 class Inks {
   constructor(root) {
-    const probe = make('span', { hidden: true });
-    root.append(probe);
-    const read = name => {
-      probe.style.color = `var(--${name})`;
-      return channelsOf(getComputedStyle(probe).color);
-    };
-    for (const name of ['paper', 'ink', 'quiet', 'tint', 'against', 'for']) this[name] = read(name);
-    probe.remove();
+    const names = ['paper', 'ink', 'quiet', 'tint', 'against', 'for'];
+    inkOf(root, names).forEach((ink, i) => (this[names[i]] = ink));
   }
 
   // The pixel i of a picture, pale: what is bright in it is tinted, what is dark is paper.
@@ -445,9 +434,7 @@ class Listening extends Scene {
     this.views = [this.gallery, ...views, new Arithmetic(this)];
     this.heard = new Map();
     this.controls();
-    const again = () => this.request();
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);
-    new MutationObserver(again).observe(document.body, { attributes: true });
+    onTheme(() => this.request());
     this.begin();
   }
 

@@ -1,7 +1,7 @@
 "Whom does a pixel listen to: attention of any pixel of a picture, before and after it is moved."
 # Plain module: edited by hand, no notebook exports it.
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -165,12 +165,6 @@ class AttentionMap(PictureWidget):
             'attention', self._spec(), tensor_blocks(self.graphs), title=self.title,
             panels=self.panels(), note=self.weights[0].upper() + self.weights[1:])
 
-    def _ipython_display_(self):
-        raise NotImplementedError   # as any other object: the page needs no kernel
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {'text/plain': f'AttentionMap: {self.title}', 'text/html': self.html()}
-
 # --- four encodings, by hand
 
 GOAL, SLOPE = (0, 7), .03   # seven to the right, and how steeply that is wanted
@@ -182,15 +176,23 @@ def _wanted(down:Tensor, right:Tensor, size:int)->Tensor:
     return -SLOPE*(rest(down - GOAL[0])**2 + rest(right - GOAL[1])**2)
 
 class HandEncoding(nn.Module):
-    "In place of a learnt encoding: seven to the right, as each pose of the group sees it."
-    def __init__(self, group:Group|str, size:int, width:int=4):
+    "In place of a learnt encoding: one channel says how much an offset is wanted."
+    def __init__(self,
+        group:Group|str,
+        wanted:Callable[[Tensor, Tensor], Tensor], # of offsets (right, up) as a pose sees them
+        width:int,
+        turns:bool=True, # False, which is wrong: all poses want what pose 0 wants
+    ):
         super().__init__()
-        self.group, self.size, self.width = get_group(group), size, width
+        self.group, self.wanted = get_group(group), wanted
+        self.width, self.turns = width, turns
 
     def forward(self, reach:tuple[int, int])->Tensor:
-        right, up = moved_offsets(self.group, reach).round().unbind(-1)
+        offsets = moved_offsets(self.group, reach).round()
+        if not self.turns: offsets = offsets[:, :1].expand_as(offsets)
+        right, up = offsets.unbind(-1)
         code = right.new_zeros(*right.shape, self.width)
-        code[..., -1] = 2*_wanted(-up, right, self.size)   # half of it counts: 1/√d
+        code[..., -1] = self.wanted(right, up)
         return code
 
     def poses(self)->Tensor: return torch.zeros(1, self.width, dtype=torch.float64)
@@ -244,7 +246,8 @@ def four_encodings(
     lift:Any = LiftingSelfAttention2d(
         4, 4, 'p4', window=None, heads=1, head_channels=4, extent=size, dtype=torch.float64)
     _like_colours(lift.query, lift.key, lift.value, lift.out)
-    lift.encoder = HandEncoding('p4', size)
+    lift.encoder = HandEncoding(
+        'p4', lambda right, up: 2*_wanted(-up, right, size), 4)   # half of it counts: 1/√d
     return layers | {'on the group': embedded(lift)}
 
 def whom_it_hears(
@@ -265,3 +268,34 @@ def whom_it_hears(
         weights='weights set by hand: every pixel asks for its own colour. Absolute: near row '
                 '11, column 6. Relative: near seven to its right. On the group: seven to the '
                 'right as its pose sees it.')
+
+@torch.no_grad()
+def looking_ahead(
+    size:int=17,     # of the pictures
+    turns:bool=True, # False: all poses look to the right, which is wrong
+)->LiftingSelfAttention2d:
+    """Attention by hand: each pose looks three pixels ahead, at ink from ink, at paper from paper.
+
+    Parameters
+    ----------
+    size : int, default 17
+        of the pictures, `(b, 1, size, size)`, 1 for ink and 0 for paper
+    turns : bool, default True
+        False: all poses look to the right, which is wrong
+
+    Returns
+    -------
+    LiftingSelfAttention2d
+    """
+    layer:Any = LiftingSelfAttention2d(
+        1, 1, 'p4', window=None, heads=1, head_channels=2, extent=size, dtype=torch.float64)
+    for part in (layer.query, layer.key, layer.value, layer.out):
+        nn.init.zeros_(part.weight)
+        nn.init.zeros_(part.bias)
+    # −4(x − y)² is (8x − 4)y and what does not depend on y, if y is 0 or 1
+    layer.query.weight[0], layer.query.bias[:] = 8., torch.tensor([-4., 1.])
+    layer.key.weight[0] = 1.
+    layer.value.weight[0] = layer.out.weight[0] = 1.
+    layer.encoder = HandEncoding(
+        'p4', lambda right, up: -((right - 3)**2 + up**2)/8, 2, turns)
+    return layer

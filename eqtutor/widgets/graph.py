@@ -532,9 +532,17 @@ def _stack(r:GraphWriter, value:Tensor, tensors:Sequence[Tensor], dim:int=0)->No
     for part, t in zip(parts, tensors): _same_numbers(r, part, t)
     _join(r, value, parts, axis)
 
+def _even(numbers:list[Any])->Any:
+    "A list of numbers as a slice, if they are in even steps upwards; else the list."
+    steps = {b - a for a, b in zip(numbers, numbers[1:])} or {1}
+    step = next(iter(steps))
+    if len(steps) > 1 or not numbers or numbers[0] < 0 or step < 1: return numbers
+    return slice(numbers[0], numbers[-1] + 1, step)
+
 def _slice(r:GraphWriter, value:Tensor, x:Tensor, index:Any)->None:
-    "Numbers, slices, None and … in brackets."
+    "Numbers, slices, lists of even steps, None and … in brackets."
     index = index if isinstance(index, tuple) else (index,)
+    index = tuple(_even(i) if isinstance(i, list) else i for i in index)
     whole = [i for i in index if i is not None and i is not Ellipsis]
     if not all(isinstance(i, (int, slice)) for i in whole):
         raise r.unknown('indexing with a tensor')

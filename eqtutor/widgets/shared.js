@@ -76,10 +76,17 @@ function movePlace([row, column], size, { turn, mirror }, sign = 1) {
   return [middle - up, middle + (sign > 0 ? right : flip(right))];
 }
 
+// A ring on a place of a square, before or after it is moved.
+function placeMark(style, place, size, state) {
+  const [row, column] = state ? movePlace(place, size, state) : place;
+  style.setProperty('--y', `${(100 * (row + .5)) / size}%`);
+  style.setProperty('--x', `${(100 * (column + .5)) / size}%`);
+}
+
 // --- pictures on canvases
 
 // A colour as one number, as canvases hold it: opaque, then blue, green and red from 0 to 255.
-function colour([red, green, blue]) {
+function packed([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
@@ -88,7 +95,7 @@ function palette(stops) {
     const at = (i / 255) * (stops.length - 1);
     const left = Math.min(Math.floor(at), stops.length - 2);
     const mix = (a, k) => Math.round(a + (stops[left + 1][k] - a) * (at - left));
-    return colour(stops[left].map(mix));
+    return packed(stops[left].map(mix));
   });
 }
 
@@ -116,8 +123,43 @@ function paintPicture(canvas, { data, shape }) {
   const level = at => Math.round(255 * clamp(data[at], 0, 1));
   const area = height * width;
   paint(canvas, [height, width], i => {
-    return colour(grey ? [level(i), level(i), level(i)] : [0, 1, 2].map(k => level(k * area + i)));
+    return packed(grey ? [level(i), level(i), level(i)] : [0, 1, 2].map(k => level(k * area + i)));
   });
+}
+
+// --- arrows from the panels of a row to those of the next
+
+function drawArrows(svg, targets) {
+  svg.setAttribute('viewBox', `0 0 ${100 * targets.length} 30`);
+  svg.setAttribute('preserveAspectRatio', 'none');
+  svg.replaceChildren(...targets.map((to, from) => {
+    const [a, b] = [100 * from + 50, 100 * to + 50];
+    const way = { d: `M${a} 1C${a} 14 ${b} 8 ${b} 24`, 'vector-effect': 'non-scaling-stroke' };
+    const arrow = draw('g');
+    const tip = { class: 'tip', d: `M${b - 5} 21L${b} 30L${b + 5} 21Z` };
+    arrow.append(draw('path', way), draw('path', tip));
+    return arrow;
+  }));
+}
+
+// --- the page's own colours
+
+// Colours by the names of the style sheet, each as three numbers.
+function inkOf(root, names) {
+  const probe = make('span', { hidden: true });
+  root.append(probe);
+  const inks = names.map(name => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+  });
+  probe.remove();
+  return inks;
+}
+
+// Calls when the page has turned dark or light.
+function onTheme(again) {
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);
+  new MutationObserver(again).observe(document.body, { attributes: true });
 }
 
 // --- views: the picture under the hand
@@ -508,6 +550,7 @@ class Scene {
     const change = {};
     const turn = Number.parseFloat(get('turn'));
     if (Number.isFinite(turn)) change.turn = turn;
+    if (!this.gallery) return [get, change];
     if (get('ink')) this.gallery.decode(get('ink'));
     const picture = get('picture');
     if (this.gallery.own.has(picture) || Object.hasOwn(this.spec.pictures, picture ?? '')) {
@@ -520,8 +563,9 @@ class Scene {
   writeAddress(values) {
     if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
     const { picture } = this.state;
-    const all = { ...values, picture: picture === 'loaded' ? '' : picture };
-    all.ink = picture === 'drawn' ? this.gallery.encode() : '';
+    const all = { ...values };
+    if (picture) all.picture = picture === 'loaded' ? '' : picture;
+    if (picture) all.ink = picture === 'drawn' ? this.gallery.encode() : '';
     const entries = new URLSearchParams(location.hash.slice(1));
     for (const [key, value] of Object.entries(all)) {
       if (value === '') entries.delete(this.prefix + key);
@@ -535,6 +579,6 @@ class Scene {
   }
 }
 
-export { calm, CIVIDIS, clamp, decimal, Dial, draw, flipColumns, Gallery, graphOf, make, modulo,
-  move, movePlace, nameOf, near, nearestElement, networkOf, paint, paintMap, percent, Scene, short,
-  signed, SIGNED, turnOf };
+export { bytesOf, calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, flipColumns, Gallery,
+  graphOf, inkOf, make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, onTheme,
+  packed, paint, paintMap, percent, placeMark, Scene, short, signed, SIGNED, turnOf };

@@ -1,9 +1,9 @@
 // Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at
 // each frame the networks see the turned picture, and every view shows the same scene.
 import { readNetwork, rotate, softmax } from './engine.js';
-import { calm, CIVIDIS, clamp, decimal, Dial, draw, flipColumns, Gallery, graphOf, make, modulo,
-  move, movePlace, nameOf, near, nearestElement, networkOf, paintMap, percent, Scene, short, signed,
-  SIGNED, turnOf } from './shared.js';
+import { calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, flipColumns, Gallery, graphOf,
+  make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, paintMap, percent,
+  placeMark, Scene, short, signed, SIGNED, turnOf } from './shared.js';
 
 const EXACT = 1e-6; // what is larger at an element of the group is no rounding
 const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
@@ -328,13 +328,6 @@ class Sheet extends Dial {
   }
 }
 
-// A ring on a place of a square, before or after it is moved.
-function placeMark(style, place, size, state) {
-  const [row, column] = state ? movePlace(place, size, state) : place;
-  style.setProperty('--y', `${(100 * (row + .5)) / size}%`);
-  style.setProperty('--x', `${(100 * (column + .5)) / size}%`);
-}
-
 // --- views: a network
 
 class Card {
@@ -478,6 +471,7 @@ class Card {
     if (row.key === key) return;
     row.key = key;
     this.root.style.setProperty('--n', names.length);
+    this.root.classList.toggle('many', names.length > 4);
     row.replaceChildren(...names.map((name, i) => this.panel(name, i, r)));
   }
 
@@ -553,25 +547,9 @@ class Card {
     const targets = this.targets();
     const words = targets.map((to, from) => `${from} to ${to}`).join(', ');
     this.arrows.setAttribute('aria-label', `where each map goes: ${words}`);
-    if (this.ways !== words) this.drawArrows(targets);
+    if (this.ways !== words) drawArrows(this.arrows, targets);
     this.ways = words;
     this.light(this.lit);
-  }
-
-  drawArrows(targets) {
-    this.arrows.setAttribute('viewBox', `0 0 ${100 * targets.length} 30`);
-    this.arrows.setAttribute('preserveAspectRatio', 'none');
-    this.arrows.replaceChildren(...targets.map((to, from) => {
-      const [a, b] = [100 * from + 50, 100 * to + 50];
-      const arrow = draw('g');
-      arrow.append(
-        draw('path', {
-          d: `M${a} 1C${a} 14 ${b} 8 ${b} 24`,
-          'vector-effect': 'non-scaling-stroke',
-        }),
-        draw('path', { class: 'tip', d: `M${b - 5} 21L${b} 30L${b + 5} 21Z` }));
-      return arrow;
-    }));
   }
 
   light(source) {
@@ -695,7 +673,7 @@ class Layers extends Chart {
   show({ state, sights, place }) {
     const { maps } = this.widget.eyes[0];
     const at = maps.findIndex(({ name }) => name === state.layer);
-    const few = maps.length < 9;
+    const few = maps.map(({ name }) => name).join('  ').length < 36;
     const below = maps.map(({ name }, i) => [this.x(i, maps.length), few ? name : '']);
     const key = [maps.map(({ name }) => name), this.size].join();
     if (this.key !== key) {

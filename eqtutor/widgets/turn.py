@@ -3,6 +3,7 @@
 
 import copy
 import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,19 +15,22 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from ..core import one_of
+from ..equivariance import equivariance_error
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
 from ..names import require
 from ..nn.convolution import GroupConv2d
+from ..trace import up_to
 from .graph import UnknownLayer, network_graph
 from .page import (
     TEMPLATES,
     PictureWidget,
-    RotateAndPermute,
+    code,
     live_page,
     shared_element,
 )
 
+EXACT = 1e-6   # as in turn.js: what is larger at an element of the group is no rounding
 
 def _json(value:Any)->str:
     return json.dumps(value, sort_keys=True, separators=(',', ':'))
@@ -83,10 +87,9 @@ def _first_maps(graph:dict[str, Any], fault:str|None=None)->str:
     if not maps: raise ValueError('the network has no layer with maps to look at')
     return (behind or posed or maps)[0]['name']
 
-def _first_posed(net:nn.Module)->str|None:
-    "The first convolution of a group, or layer of one; the network if it has none."
-    names = [name for name, m in net.named_modules() if name and hasattr(m, 'group')]
-    return next((name for name in names if 'conv' in name), next(iter(names), None))
+def _is_static()->bool:
+    "Is a page made, which has no kernel?"
+    return any(map(os.environ.get, ('EQTUTOR_STATIC', 'IN_TEST')))
 
 class TurnThePicture(PictureWidget):
     "You turn the picture; one to three networks in the page show what they see."
@@ -152,8 +155,8 @@ class TurnThePicture(PictureWidget):
         return [node['name'] for node in nodes if len(node['shape']) > 2]
 
     def html(self)->str:
-        "The page's face: live, or prepared where the engine does not know a layer."
-        return self._prepared() if self.unknown else self._page()
+        "The page: the networks, or a line that says which layer the engine does not know."
+        return self._unknown_page() if self.unknown else self._page()
 
     def _page(self)->str:
         return live_page(
@@ -170,53 +173,54 @@ class TurnThePicture(PictureWidget):
             layer=self.layer, channel=self.channel, turn=self.turn, output=self.output,
             ink=.5, arrow=1)
 
-    def prepared(self,
-        name:str, # of a network
-    )->RotateAndPermute:
-        "The same maps as prepared frames, one a group element."
-        net = self.networks[name]
-        like = next(net.parameters(), self.first)
-        return RotateAndPermute(
-            net, self.input(self.first).to(like), self.group,
-            until=self.layer or _first_posed(net), channel=self.channel,
-            title=f'{self.title}: {name}')
-
-    def _prepared(self)->str:
+    def _unknown_page(self)->str:
+        "Why there is no network in the page."
         why = [f'{name}: {error}' for name, error in self.unknown.items()]
-        frames = [self.prepared(name).html() for name in self.networks]
-        return TEMPLATES.get_template('turn_prepared.html').render(
-            why=why, frames_html=frames)
-
-    def frame(self, position:int)->str:
-        return ''.join(self.prepared(name).frame(position) for name in self.networks)
+        body = TEMPLATES.get_template('turn_unknown.html').render(title=self.title, why=why)
+        return code('turn')[0] + body
 
     def expect_broken(self,
         *names:str, # of networks that are wrong on purpose; all if none is given
     )->'TurnThePicture':
         "Itself, if each of these shows ✗ at some element; otherwise an error."
-        for name in names or self.networks: self.prepared(name).expect_broken()
+        for name in names or self.networks:
+            if self._breaks(self.networks[name]): continue
+            raise AssertionError(
+                f'{self.title!r} is to show that {name!r} breaks the symmetry, and shows ✗ at no '
+                f'element, up to the layer {self.layer!r}: does it compute what was broken?')
         return self
 
-    def save(self,
-        path:str|Path, # an .html file
-    )->Path:
-        "Write the widget as a page of its own."
-        path = Path(path)
-        text = TEMPLATES.get_template('turn_page.html').render(
-            title=self.title, widget_html=self.html())
-        path.write_text(text, encoding='utf-8')
-        return path
+    def _breaks(self, net:nn.Module)->bool:
+        "Does a network break the symmetry at some element, up to the layer that is shown?"
+        like = next(net.parameters(), self.first)
+        until = self.layer if self.layer in dict(net.named_modules()) else None
+        f = up_to(net, until) if until else net
+        with torch.no_grad():
+            errors = equivariance_error(f, self.input(self.first).to(like), self.group)
+        return max(errors) > EXACT
 
     def live(self):
         "The same page beside a kernel: what `update` sends appears in it."
         ipywidgets = require('ipywidgets', 'lab')
-        if self.unknown:
-            frames = [self.prepared(name).live() for name in self.networks]
-            return ipywidgets.VBox(frames)
         self.mail = self.mail or ipywidgets.HTML(layout=dict(display='none'))
         html = f'<div data-mail="{self.mail.model_id}">{self.html()}</div>'
         page = dict(output_type='display_data', data={'text/html': html}, metadata={})
         return ipywidgets.VBox([ipywidgets.Output(outputs=[page]), self.mail])
+
+    def _ipython_display_(self):
+        "Above the live page a line, which shows where the kernel is gone."
+        from IPython.display import HTML, display
+        if _is_static() or self.unknown: raise NotImplementedError   # as any other object
+        bundle = self._repr_mimebundle_()
+        is_live = 'application/vnd.jupyter.widget-view+json' in bundle
+        if is_live: display(HTML(TEMPLATES.get_template('needs_kernel.html').render()))
+        display(bundle, raw=True)
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        bundle = super()._repr_mimebundle_()
+        if _is_static() or self.unknown: return bundle
+        try: return self.live()._repr_mimebundle_() | bundle
+        except ImportError: return bundle   # no ipywidgets: the page alone
 
     def update(self,
         networks:nn.Module|dict[str, nn.Module]|None=None, # others of these names
