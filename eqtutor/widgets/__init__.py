@@ -1,7 +1,13 @@
 """Turn the input, watch the features permute: live beside a kernel, and on a page without one."""
 # Plain module: edited by hand, no notebook exports it.
 
-from .attention import AttentionMap, four_encodings, looking_ahead, whom_it_hears
+from .attention import (
+    AffineFilters,
+    AttentionMap,
+    four_encodings,
+    looking_ahead,
+    whom_it_hears,
+)
 from .cayley import CayleyExplorer
 from .page import (
     OpenLinks,
@@ -23,7 +29,8 @@ from .turn import (
     which_layer,
 )
 
-__all__ = ['AttentionMap', 'CayleyExplorer', 'OpenLinks', 'PaintAndMove', 'ShareOnce',
-           'TurnThePicture', 'Widget', 'broken_twin', 'demo_page', 'four_encodings',
-           'looking_ahead', 'moved_pixel', 'open_links', 'raw_html', 'share_once', 'turn_a_digit',
-           'upright_networks', 'which_layer', 'whole_page', 'whom_it_hears']
+__all__ = ['AffineFilters', 'AttentionMap', 'CayleyExplorer', 'OpenLinks', 'PaintAndMove',
+           'ShareOnce', 'TurnThePicture', 'Widget', 'broken_twin', 'demo_page',
+           'four_encodings', 'looking_ahead', 'moved_pixel', 'open_links', 'raw_html',
+           'share_once', 'turn_a_digit', 'upright_networks', 'which_layer', 'whole_page',
+           'whom_it_hears']

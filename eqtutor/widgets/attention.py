@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..groups import Group, get_group
+from ..nn.affine import LiftingAffineSelfConv2d
 from ..nn.attention import SelfAttention2d
 from ..nn.self_attention import LiftingSelfAttention2d, moved_offsets
-from .graph import network_graph
+from .graph import network_graph, sum_windows
 from .page import PictureWidget, live_page
 from .turn import lighter_graphs, tensor_blocks
 
@@ -164,6 +166,55 @@ class AttentionMap(PictureWidget):
         return live_page(
             'attention', self._spec(), tensor_blocks(self.graphs), title=self.title,
             panels=self.panels(), note=self.weights[0].upper() + self.weights[1:])
+
+# --- the filters of affine self-convolution
+
+class AffineFilters(nn.Module):
+    """What a lifting affine layer of one head makes at each pixel, in steps that a page computes.
+
+    Parameters
+    ----------
+    layer : LiftingAffineSelfConv2d
+        of one head and one channel out
+    size : int
+        of the pictures
+
+    Notes
+    -----
+    The output is what the filters α·ψ sum: the layer's own where β of the values is 0 and its last
+    linear map 1. `AttentionMap` shows the filter at a pixel.
+    """
+    slices, dilation = 1, 1
+
+    def __init__(self, layer:LiftingAffineSelfConv2d, size:int):
+        super().__init__()
+        if layer.out_channels != 1 or layer.boundary != 'mask':
+            raise ValueError('expected a layer of one channel out that masks its boundary, got '
+                             f'{layer.out_channels} channels and {layer.boundary!r}')
+        self.group, self.kernel_size = layer.group, (k := layer.kernel_size)
+        self.query, self.key, self.value = layer.query, layer.key, layer.value
+        self.maps = nn.ParameterDict()
+        for name in 'query', 'key', 'value':
+            psi, beta = getattr(layer, f'affine_{name}').psi_and_beta()
+            for part, t in (('psi', psi), ('beta', beta)):
+                t = t.detach().reshape(len(self.group), -1).T    # `(k² or 1, |H|)`
+                self.maps[f'{name}_{part}'] = nn.Parameter(t[..., None, None].clone())
+        scale = layer.scale*self.maps.query_psi, layer.scale*self.maps.query_beta
+        self.maps.query_psi, self.maps.query_beta = map(nn.Parameter, scale)
+        shifts = torch.eye(k*k).view(k*k, 1, k, k).to(layer.query.weight)
+        self.shifts = nn.Parameter(shifts)
+        inside = F.conv2d(shifts.new_ones(1, 1, size, size), shifts, padding=k//2)
+        self.inside = nn.Parameter(inside[0, :, None])
+
+    def forward(self, x:Tensor)->Tensor:
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        near = F.conv2d(k, self.shifts, padding=self.kernel_size//2)[:, :, None]
+        keys = near*self.maps.key_psi + self.maps.key_beta       # `(b, k², |H|, h, w)`
+        scores = keys*(q[:, :, None]*self.maps.query_psi + self.maps.query_beta)
+        power = scores.sigmoid()/(scores*-1.).sigmoid()*self.inside   # e to the score
+        filters = power/power.sum(1, keepdim=True)*self.maps.value_psi
+        values = torch.stack([v]*len(self.group), 2)
+        return sum_windows(filters[:, None], values, self)
 
 # --- four encodings, by hand
 

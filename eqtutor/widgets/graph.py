@@ -376,7 +376,7 @@ def write_kernels(z:Tensor, writer:KernelGenerator)->Tensor:
     return kernels + rearrange(writer.bias[moved], 'g v s -> s v g 1 1')
 
 @one_call
-def sum_windows(kernels:Tensor, values:Tensor, m:E4Conv2d)->Tensor:
+def sum_windows(kernels:Tensor, values:Tensor, m:Any)->Tensor:
     "At each place the sum of its window by its kernel."
     values = values.unflatten(1, (m.slices, -1))
     return window_sum(kernels, values, m.kernel_size, dilation=m.dilation).flatten(1, 2)
@@ -385,7 +385,7 @@ def _written_kernels(r:GraphWriter, value:Tensor, z:Tensor, writer:KernelGenerat
     r.add('write_kernels', [z], value, dict(weight=writer.weight, bias=writer.bias),
           dict(moved=writer.table('moved', writer.weight)))
 
-def _window_sum(r:GraphWriter, value:Tensor, kernels:Tensor, values:Tensor, m:E4Conv2d)->None:
+def _window_sum(r:GraphWriter, value:Tensor, kernels:Tensor, values:Tensor, m:Any)->None:
     r.add('window_sum', [kernels, values], value, kernel_size=m.kernel_size,
           dilation=m.dilation)
 

@@ -84,7 +84,7 @@ def live_page(
 )->str:
     "A widget as HTML: styles, what stands where, scripts, and a line that starts it."
     style, script = code(name, *styles)
-    body = _fill(f'{name}.html', id=_id_of(json.dumps(spec)), spec=spec, **values)
+    body = _fill(f'{name}.html', id=_id_of(json.dumps(spec, sort_keys=True)), spec=spec, **values)
     once = f'<script>globalThis.eqtutor{name.capitalize()}();</script>'
     return '\n'.join([style, re.sub(r'\n\s+', '\n', body), blocks, script, once])
 
