@@ -193,14 +193,12 @@ class AffineFilters(nn.Module):
                              f'{layer.out_channels} channels and {layer.boundary!r}')
         self.group, self.kernel_size = layer.group, (k := layer.kernel_size)
         self.query, self.key, self.value = layer.query, layer.key, layer.value
-        self.maps = nn.ParameterDict()
-        for name in 'query', 'key', 'value':
-            psi, beta = getattr(layer, f'affine_{name}').psi_and_beta()
-            for part, t in (('psi', psi), ('beta', beta)):
-                t = t.detach().reshape(len(self.group), -1).T    # `(k² or 1, |H|)`
-                self.maps[f'{name}_{part}'] = nn.Parameter(t[..., None, None].clone())
-        scale = layer.scale*self.maps.query_psi, layer.scale*self.maps.query_beta
-        self.maps.query_psi, self.maps.query_beta = map(nn.Parameter, scale)
+        def numbers(name:str, factor:float=1.)->nn.ParameterList:   # ψ, β `(k² or 1, |H|, 1, 1)`
+            parts = getattr(layer, f'affine_{name}').psi_and_beta()
+            each = (t.detach().reshape(len(self.group), -1).T for t in parts)
+            return nn.ParameterList([factor*t[..., None, None] for t in each])
+        self.of_query, self.of_key = numbers('query', layer.scale), numbers('key')
+        self.of_value = numbers('value')
         shifts = torch.eye(k*k).view(k*k, 1, k, k).to(layer.query.weight)
         self.shifts = nn.Parameter(shifts)
         inside = F.conv2d(shifts.new_ones(1, 1, size, size), shifts, padding=k//2)
@@ -209,10 +207,10 @@ class AffineFilters(nn.Module):
     def forward(self, x:Tensor)->Tensor:
         q, k, v = self.query(x), self.key(x), self.value(x)
         near = F.conv2d(k, self.shifts, padding=self.kernel_size//2)[:, :, None]
-        keys = near*self.maps.key_psi + self.maps.key_beta       # `(b, k², |H|, h, w)`
-        scores = keys*(q[:, :, None]*self.maps.query_psi + self.maps.query_beta)
+        keys = near*self.of_key[0] + self.of_key[1]       # `(b, k², |H|, h, w)`
+        scores = keys*(q[:, :, None]*self.of_query[0] + self.of_query[1])
         power = scores.sigmoid()/(scores*-1.).sigmoid()*self.inside   # e to the score
-        filters = power/power.sum(1, keepdim=True)*self.maps.value_psi
+        filters = power/power.sum(1, keepdim=True)*self.of_value[0]
         values = torch.stack([v]*len(self.group), 2)
         return sum_windows(filters[:, None], values, self)
 

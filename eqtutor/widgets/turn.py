@@ -194,7 +194,10 @@ class TurnThePicture(PictureWidget):
         "Does a network break the symmetry at some element, up to the layer that is shown?"
         like = next(net.parameters(), self.first)
         until = self.layer if self.layer in dict(net.named_modules()) else None
-        f = up_to(net, until) if until else net
+        inner = up_to(net, until) if until else net
+        def f(x:Tensor)->Tensor:
+            y = inner(x)
+            return y[:, :, 0] if y.ndim == 5 and y.shape[2] == 1 else y   # |H| = 1: an image
         with torch.no_grad():
             errors = equivariance_error(f, self.input(self.first).to(like), self.group)
         return max(errors) > EXACT

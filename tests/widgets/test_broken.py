@@ -42,11 +42,11 @@ def asked(source):
 
 
 def turned(page, names):
-    """By what is to be broken (asked for, called so, or all): what it says at each turn of p4."""
+    """By what is to be broken (asked for, called so, or all): what it says at some turns."""
     all_ = [c.get_attribute('aria-label') for c in page.get_by_role('article').all()]
     names = names or [*filter(WORDS.search, all_)] or all_
     said = {name: [] for name in names}
-    for degrees in 0, 90, 180, 270:
+    for degrees in 0, 90, 180, 270, 45:   # 45° is an element of C8
         page.evaluate(f"location.hash = 'turn={degrees}&ask.turn={degrees}'")
         page.wait_for_function(f"document.querySelector('.angle').textContent === '{degrees}°'")
         page.wait_for_function(FINAL, timeout=60_000)

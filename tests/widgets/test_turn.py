@@ -288,7 +288,7 @@ def test_each_broken_layer_of_the_course_shows_it(see):
     widget = TurnThePicture(nets, letter(), layer='2').expect_broken('not permuted')
     page = see(widget, address='turn=90')
     assert '✓' in verdict(page, 'right') and '✗' in verdict(page, 'not permuted')
-    with pytest.raises(AssertionError, match='at no position'): widget.expect_broken('right')
+    with pytest.raises(AssertionError, match='at no element'): widget.expect_broken('right')
 
 
 GUILTY = dict(A='conv2', B='pool', C='norm1')
@@ -319,7 +319,7 @@ def test_the_first_page_is_asked_for_its_fault():
 
 def test_a_page_of_two_layers_is_small_and_has_the_same_bytes_each_time():
     text = TurnThePicture(two_layers(), letter(), layer='2').html()
-    assert len(text) < 100_000 and text == TurnThePicture(two_layers(), letter(), layer='2').html()
+    assert len(text) < 110_000 and text == TurnThePicture(two_layers(), letter(), layer='2').html()
 
 
 def test_whoever_goes_through_the_layers_finds_the_broken_one(see):
