@@ -31,7 +31,7 @@ from eqtutor.names import MissingExtra
 from eqtutor.papers.benchmarks import BENCHMARKS
 from eqtutor.papers.protocol import Comparison
 from eqtutor.train import digits, load_weights
-from eqtutor.widgets import CayleyExplorer
+from eqtutor.widgets import turn_a_digit
 
 ROOT = Path(__file__).parent.parent
 QUARTERS = 'upright', '90°', '180°', '270°'
@@ -224,7 +224,7 @@ def test_a_widget_without_ipywidgets_is_a_page(monkeypatch):
     monkeypatch.setitem(sys.modules, 'ipywidgets', None)
     monkeypatch.delenv('EQTUTOR_STATIC', raising=False)
     monkeypatch.delenv('IN_TEST', raising=False)
-    widget = CayleyExplorer('p4')
+    widget = turn_a_digit()
     with pytest.raises(MissingExtra, match=r"ipywidgets.*pip install 'eqtutor\[lab\]'"):
         widget.live()
     assert set(widget._repr_mimebundle_()) == {'text/plain', 'text/html'}

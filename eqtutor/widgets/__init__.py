@@ -1,18 +1,18 @@
 """Turn the input, watch the features permute: live beside a kernel, and on a page without one."""
 # Plain module: edited by hand, no notebook exports it.
 
-from .attention import AttentionMap, four_encodings, whom_it_hears
+from .attention import (
+    AffineFilters,
+    AttentionMap,
+    four_encodings,
+    looking_ahead,
+    whom_it_hears,
+)
+from .cayley import CayleyExplorer
 from .page import (
-    CayleyExplorer,
-    ClickAndTurn,
-    EquivarianceMeter,
-    FeatureView,
     OpenLinks,
-    PixelView,
-    RotateAndPermute,
     ShareOnce,
     Widget,
-    html_table,
     moved_pixel,
     open_links,
     raw_html,
@@ -29,9 +29,8 @@ from .turn import (
     which_layer,
 )
 
-__all__ = ['AttentionMap', 'CayleyExplorer', 'ClickAndTurn', 'EquivarianceMeter', 'FeatureView',
-           'OpenLinks', 'PaintAndMove', 'PixelView', 'RotateAndPermute', 'ShareOnce',
-           'TurnThePicture', 'Widget', 'broken_twin', 'demo_page', 'four_encodings',
-           'html_table', 'moved_pixel', 'open_links', 'raw_html', 'share_once',
-           'turn_a_digit', 'upright_networks', 'which_layer', 'whole_page',
+__all__ = ['AffineFilters', 'AttentionMap', 'CayleyExplorer', 'OpenLinks', 'PaintAndMove',
+           'ShareOnce', 'TurnThePicture', 'Widget', 'broken_twin', 'demo_page',
+           'four_encodings', 'looking_ahead', 'moved_pixel', 'open_links', 'raw_html',
+           'share_once', 'turn_a_digit', 'upright_networks', 'which_layer', 'whole_page',
            'whom_it_hears']

@@ -1,8 +1,8 @@
 // Whom does a pixel listen to: the pixel under the pointer asks, and each layer shows where its
 // attention lies, before and after the picture was moved.
 import { rotate } from './engine.js';
-import { Dial, Gallery, clamp, decimal, draw, graphOf, make, modulo, near, nearestElement,
-  nameOf, networkOf, paint, turnOf } from './turn.js';
+import { clamp, decimal, Dial, draw, Gallery, graphOf, inkOf, make, modulo, nameOf, near,
+  nearestElement, networkOf, onTheme, packed, paint, Scene, turnOf } from './shared.js';
 
 const SAME = 1e-6; // what is larger is no rounding
 const NEAREST = 2.5; // degrees within which the ring falls onto a quarter turn
@@ -207,23 +207,12 @@ class Ear {
 
 // --- colours: the page's own, so that a map is ink on its paper
 
-function channelsOf(text) {
-  return text.match(/[\d.]+/g).slice(0, 3).map(Number);
-}
-
 const mixed = (a, b, t) => a.map((v, k) => v + (b[k] - v) * t);
-const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
 class Inks {
   constructor(root) {
-    const probe = make('span', { hidden: true });
-    root.append(probe);
-    const read = name => {
-      probe.style.color = `var(--${name})`;
-      return channelsOf(getComputedStyle(probe).color);
-    };
-    for (const name of ['paper', 'ink', 'quiet', 'tint', 'against', 'for']) this[name] = read(name);
-    probe.remove();
+    const names = ['paper', 'ink', 'quiet', 'tint', 'against', 'for'];
+    inkOf(root, names).forEach((ink, i) => (this[names[i]] = ink));
   }
 
   // The pixel i of a picture, pale: what is bright in it is tinted, what is dark is paper.
@@ -425,13 +414,10 @@ const ASK = {
   gate: 'The more ink, the more is removed there before the convolution.',
 };
 
-class Listening {
+class Listening extends Scene {
   constructor(root, number) {
-    this.root = root;
-    this.prefix = `ask${number ? number + 1 : ''}.`;
-    this.spec = JSON.parse(root.querySelector('.spec').textContent);
+    super(root, `ask${number ? number + 1 : ''}.`);
     this.size = this.spec.shape[1];
-    this.drawing = false;
     this.moving = null;
     this.ears = this.spec.networks.map((network, i) => {
       return new Ear(graphOf(network, this.spec.steps), this.spec.listens[i], this);
@@ -448,12 +434,8 @@ class Listening {
     this.views = [this.gallery, ...views, new Arithmetic(this)];
     this.heard = new Map();
     this.controls();
-    this.readAddress();
-    addEventListener('hashchange', () => this.readAddress());
-    const again = () => this.request();
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);
-    new MutationObserver(again).observe(document.body, { attributes: true });
-    this.request();
+    onTheme(() => this.request());
+    this.begin();
   }
 
   // The panels: a layer each, or of one layer a pose each.
@@ -471,12 +453,6 @@ class Listening {
 
   // --- state
 
-  set(change) {
-    this.become(change);
-    clearTimeout(this.settling);
-    this.settling = setTimeout(() => this.settle(), 350);
-  }
-
   become(change) {
     const { mirror, ...rest } = change; // the gallery asks for the picture as it was: to draw on it
     if (mirror === false) Object.assign(rest, { down: 0, right: 0, shuffle: false });
@@ -484,13 +460,6 @@ class Listening {
     this.state.turn = modulo(Math.round(this.state.turn * 100) / 100, 360);
     for (const key of ['down', 'right']) this.state[key] = modulo(this.state[key], this.size);
     this.request();
-  }
-
-  request() {
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
-      this.show();
-    });
   }
 
   // The dial and the gallery ask for these.
@@ -588,26 +557,17 @@ class Listening {
   // --- the address
 
   readAddress() {
-    const entries = new URLSearchParams(location.hash.slice(1));
-    const get = key => entries.get(this.prefix + key);
-    const change = {};
+    const [get, change] = this.address();
     const whole = (key, below) => {
       const value = Number.parseInt(get(key), 10);
       if (value >= 0 && value < below) change[key] = value;
     };
-    const turn = Number.parseFloat(get('turn'));
-    if (Number.isFinite(turn)) change.turn = turn;
     whole('down', this.size);
     whole('right', this.size);
     whole('panel', this.panels().length);
     whole('head', this.spec.heads);
     whole('pose', this.group.mul.length);
     if (get('shuffle') === '1') change.shuffle = true;
-    if (get('ink')) this.gallery.decode(get('ink'));
-    const picture = get('picture');
-    if (this.gallery.own.has(picture) || Object.hasOwn(this.spec.pictures, picture ?? '')) {
-      change.picture = picture;
-    }
     const asks = /^(\d+)\.(\d+)$/.exec(get('pixel') ?? '');
     if (asks && asks.slice(1).every(i => i < this.size)) change.asks = asks.slice(1).map(Number);
     this.become(change);
@@ -619,22 +579,9 @@ class Listening {
     const said = this.sights.map(sight => `${sight.label}: ${this.judge(sight).said}`);
     this.root.querySelector('.spoken').textContent = [this.headline, ...said].join(' ');
     this.askAll();
-    if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
-    const { turn, down, right, shuffle, picture, asks, panel, head, pose } = this.state;
+    const { turn, down, right, shuffle, asks, panel, head, pose } = this.state;
     const all = { turn, down, right, panel, head, pose, pixel: asks.join('.') };
-    all.shuffle = shuffle ? 1 : '';
-    all.picture = picture === 'loaded' ? '' : picture;
-    all.ink = picture === 'drawn' ? this.gallery.encode() : '';
-    const entries = new URLSearchParams(location.hash.slice(1));
-    for (const [key, value] of Object.entries(all)) {
-      if (value === '') entries.delete(this.prefix + key);
-      else entries.set(this.prefix + key, value);
-    }
-    try {
-      history.replaceState(history.state, '', `#${entries}`);
-    } catch {
-      // a page inside another may have no address of its own
-    }
+    this.writeAddress({ ...all, shuffle: shuffle ? 1 : '' });
   }
 
   // --- what is seen
@@ -824,7 +771,7 @@ class Listening {
   }
 }
 
-export function startListening() {
+export function start() {
   document.querySelectorAll('.eqtutor-attention').forEach((root, number) => {
     root.widget ??= new Listening(root, number);
   });

@@ -1,48 +1,21 @@
 "Whom does a pixel listen to: attention of any pixel of a picture, before and after it is moved."
 # Plain module: edited by hand, no notebook exports it.
 
-import hashlib
-import json
-import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..groups import Group, get_group
-from ..names import needs
+from ..nn.affine import LiftingAffineSelfConv2d
 from ..nn.attention import SelfAttention2d
 from ..nn.self_attention import LiftingSelfAttention2d, moved_offsets
-from .graph import network_graph
-from .page import TEMPLATES, Widget
-from .turn import (
-    as_bytes,
-    asset,
-    check_picture,
-    lighter_graphs,
-    per_channel,
-    shared_element,
-    style_sheet,
-    tensor_blocks,
-)
+from .graph import network_graph, sum_windows
+from .page import PictureWidget, live_page
+from .turn import lighter_graphs, tensor_blocks
 
-with needs('lab'):
-    from rjsmin import jsmin
-
-@cache
-def _code()->tuple[str, str]:
-    "The style and the script of the widget, as elements."
-    def body(name:str)->str:
-        return re.sub(r'^(export |import .*?;$)', '', asset(name), flags=re.DOTALL|re.MULTILINE)
-    # what is imported stands around it: a page over file:// may import no module
-    inner = f'return (() => {{\n{body("attention.js")}\nreturn startListening;\n}})();'
-    script = jsmin(body('engine.js') + body('turn.js') + inner)
-    style = style_sheet('turn.css').replace('.eqtutor-turn', '.eqtutor-attention')
-    once = f'globalThis.eqtutorAttention ??= (() => {{\n{script}\n}})();'
-    styles = style + style_sheet('attention.css')
-    return shared_element('style', styles), shared_element('script', once)
 
 class Place(NamedTuple):
     "Where in the graph of a network a pixel is answered."
@@ -72,7 +45,7 @@ def _until(graph:dict[str, Any], name:str)->dict[str, Any]:
     tensors = {key: t for key, t in graph['tensors'].items() if key in used}
     return graph | dict(nodes=nodes, output=name, tensors=tensors, labels=None)
 
-class AttentionMap(Widget):
+class AttentionMap(PictureWidget):
     """Point at a pixel of a picture, and see whom it listens to; then move the picture.
 
     Each panel is a layer; of a single layer a pose. The layers run in the page, at any pixel:
@@ -124,18 +97,10 @@ class AttentionMap(Widget):
         title:str='Whom does this pixel listen to?',
     ):
         named = layers if isinstance(layers, dict) else {type(layers).__name__: layers}
-        shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
-        if not 1 <= len(named) <= 4 or not shown:
-            raise ValueError('expected one to four layers and at least one picture, '
-                             f'got {len(named)} and {len(shown)}')
+        if not 1 <= len(named) <= 4:
+            raise ValueError(f'expected one to four layers, got {len(named)}')
         self.layers, self.title, self.weights = dict(named), title, weights
-        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
-        self.first = next(iter(self.pictures.values()))
-        shapes = {tuple(p.shape) for p in self.pictures.values()}
-        if len(shapes) > 1:
-            raise ValueError(f'expected pictures of one shape, got {sorted(shapes)}')
-        self.mean, self.std = (per_channel(v, len(self.first), name)
-                               for v, name in ((mean, 'mean'), (std, 'std')))
+        self.take(pictures, mean, std)
         size = self.first.shape[-1]
         self.asks = (size//2, size//2) if asks is None else asks
         if not all(0 <= i < size for i in self.asks):
@@ -166,13 +131,6 @@ class AttentionMap(Widget):
         node = next(node for node in graph['nodes'] if node['name'] == place.node)
         return shapes[place.node if place.gates else node['inputs'][0]][-2:]
 
-    def input(self,
-        picture:Tensor, # `(c, h, w)`, values from 0 to 1
-    )->Tensor:          # `(1, c, h, w)`
-        "A picture as the layers take it."
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return ((picture - mean)/std)[None]
-
     def panels(self)->list[str]:
         "What each panel shows: a layer, or of a single layer a pose."
         if len(self.layers) > 1: return list(self.layers)
@@ -197,30 +155,64 @@ class AttentionMap(Widget):
 
     def _spec(self)->dict[str, Any]:
         "What the page's script reads."
-        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
         return dict(
-            shape=list(self.first.shape), mean=self.mean, std=self.std, pictures=pictures,
+            **self.picture_spec(),
             listens=[place._asdict() for place in self.places], asks=list(self.asks), turn=0,
             head=self.head, pose=self.pose, panel=self.panel, panels=len(self.panels()),
             heads=self._heads(), **lighter_graphs(self.graphs))
 
     def html(self)->str:
         "The page's face; it runs wherever a browser shows it."
-        style, script = _code()
-        spec = self._spec()
-        name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
-        body = TEMPLATES.get_template('attention.html').render(
-            id=f'eqtutor-{name}', title=self.title, panels=self.panels(), spec=spec,
-            note=self.weights[0].upper() + self.weights[1:])
-        body = re.sub(r'\n\s+', '\n', body)
-        once = '<script>globalThis.eqtutorAttention();</script>'
-        return '\n'.join([style, body, tensor_blocks(self.graphs), script, once])
+        return live_page(
+            'attention', self._spec(), tensor_blocks(self.graphs), title=self.title,
+            panels=self.panels(), note=self.weights[0].upper() + self.weights[1:])
 
-    def _ipython_display_(self):
-        raise NotImplementedError   # as any other object: the page needs no kernel
+# --- the filters of affine self-convolution
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {'text/plain': f'AttentionMap: {self.title}', 'text/html': self.html()}
+class AffineFilters(nn.Module):
+    """What a lifting affine layer of one head makes at each pixel, in steps that a page computes.
+
+    Parameters
+    ----------
+    layer : LiftingAffineSelfConv2d
+        of one head and one channel out
+    size : int
+        of the pictures
+
+    Notes
+    -----
+    The output is what the filters α·ψ sum: the layer's own where β of the values is 0 and its last
+    linear map 1. `AttentionMap` shows the filter at a pixel.
+    """
+    slices, dilation = 1, 1
+
+    def __init__(self, layer:LiftingAffineSelfConv2d, size:int):
+        super().__init__()
+        if layer.out_channels != 1 or layer.boundary != 'mask':
+            raise ValueError('expected a layer of one channel out that masks its boundary, got '
+                             f'{layer.out_channels} channels and {layer.boundary!r}')
+        self.group, self.kernel_size = layer.group, (k := layer.kernel_size)
+        self.query, self.key, self.value = layer.query, layer.key, layer.value
+        def numbers(name:str, factor:float=1.)->nn.ParameterList:   # ψ, β `(k² or 1, |H|, 1, 1)`
+            parts = getattr(layer, f'affine_{name}').psi_and_beta()
+            each = (t.detach().reshape(len(self.group), -1).T for t in parts)
+            return nn.ParameterList([factor*t[..., None, None] for t in each])
+        self.of_query, self.of_key = numbers('query', layer.scale), numbers('key')
+        self.of_value = numbers('value')
+        shifts = torch.eye(k*k).view(k*k, 1, k, k).to(layer.query.weight)
+        self.shifts = nn.Parameter(shifts)
+        inside = F.conv2d(shifts.new_ones(1, 1, size, size), shifts, padding=k//2)
+        self.inside = nn.Parameter(inside[0, :, None])
+
+    def forward(self, x:Tensor)->Tensor:
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        near = F.conv2d(k, self.shifts, padding=self.kernel_size//2)[:, :, None]
+        keys = near*self.of_key[0] + self.of_key[1]       # `(b, k², |H|, h, w)`
+        scores = keys*(q[:, :, None]*self.of_query[0] + self.of_query[1])
+        power = scores.sigmoid()/(scores*-1.).sigmoid()*self.inside   # e to the score
+        filters = power/power.sum(1, keepdim=True)*self.of_value[0]
+        values = torch.stack([v]*len(self.group), 2)
+        return sum_windows(filters[:, None], values, self)
 
 # --- four encodings, by hand
 
@@ -233,15 +225,23 @@ def _wanted(down:Tensor, right:Tensor, size:int)->Tensor:
     return -SLOPE*(rest(down - GOAL[0])**2 + rest(right - GOAL[1])**2)
 
 class HandEncoding(nn.Module):
-    "In place of a learnt encoding: seven to the right, as each pose of the group sees it."
-    def __init__(self, group:Group|str, size:int, width:int=4):
+    "In place of a learnt encoding: one channel says how much an offset is wanted."
+    def __init__(self,
+        group:Group|str,
+        wanted:Callable[[Tensor, Tensor], Tensor], # of offsets (right, up) as a pose sees them
+        width:int,
+        turns:bool=True, # False, which is wrong: all poses want what pose 0 wants
+    ):
         super().__init__()
-        self.group, self.size, self.width = get_group(group), size, width
+        self.group, self.wanted = get_group(group), wanted
+        self.width, self.turns = width, turns
 
     def forward(self, reach:tuple[int, int])->Tensor:
-        right, up = moved_offsets(self.group, reach).round().unbind(-1)
+        offsets = moved_offsets(self.group, reach).round()
+        if not self.turns: offsets = offsets[:, :1].expand_as(offsets)
+        right, up = offsets.unbind(-1)
         code = right.new_zeros(*right.shape, self.width)
-        code[..., -1] = 2*_wanted(-up, right, self.size)   # half of it counts: 1/√d
+        code[..., -1] = self.wanted(right, up)
         return code
 
     def poses(self)->Tensor: return torch.zeros(1, self.width, dtype=torch.float64)
@@ -295,7 +295,8 @@ def four_encodings(
     lift:Any = LiftingSelfAttention2d(
         4, 4, 'p4', window=None, heads=1, head_channels=4, extent=size, dtype=torch.float64)
     _like_colours(lift.query, lift.key, lift.value, lift.out)
-    lift.encoder = HandEncoding('p4', size)
+    lift.encoder = HandEncoding(
+        'p4', lambda right, up: 2*_wanted(-up, right, size), 4)   # half of it counts: 1/√d
     return layers | {'on the group': embedded(lift)}
 
 def whom_it_hears(
@@ -316,3 +317,34 @@ def whom_it_hears(
         weights='weights set by hand: every pixel asks for its own colour. Absolute: near row '
                 '11, column 6. Relative: near seven to its right. On the group: seven to the '
                 'right as its pose sees it.')
+
+@torch.no_grad()
+def looking_ahead(
+    size:int=17,     # of the pictures
+    turns:bool=True, # False: all poses look to the right, which is wrong
+)->LiftingSelfAttention2d:
+    """Attention by hand: each pose looks three pixels ahead, at ink from ink, at paper from paper.
+
+    Parameters
+    ----------
+    size : int, default 17
+        of the pictures, `(b, 1, size, size)`, 1 for ink and 0 for paper
+    turns : bool, default True
+        False: all poses look to the right, which is wrong
+
+    Returns
+    -------
+    LiftingSelfAttention2d
+    """
+    layer:Any = LiftingSelfAttention2d(
+        1, 1, 'p4', window=None, heads=1, head_channels=2, extent=size, dtype=torch.float64)
+    for part in (layer.query, layer.key, layer.value, layer.out):
+        nn.init.zeros_(part.weight)
+        nn.init.zeros_(part.bias)
+    # −4(x − y)² is (8x − 4)y and what does not depend on y, if y is 0 or 1
+    layer.query.weight[0], layer.query.bias[:] = 8., torch.tensor([-4., 1.])
+    layer.key.weight[0] = 1.
+    layer.value.weight[0] = layer.out.weight[0] = 1.
+    layer.encoder = HandEncoding(
+        'p4', lambda right, up: -((right - 3)**2 + up**2)/8, 2, turns)
+    return layer

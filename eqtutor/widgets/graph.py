@@ -377,7 +377,7 @@ def write_kernels(z:Tensor, writer:KernelGenerator)->Tensor:
     return kernels + rearrange(writer.bias[moved], 'g v s -> s v g 1 1')
 
 @one_call
-def sum_windows(kernels:Tensor, values:Tensor, m:E4Conv2d)->Tensor:
+def sum_windows(kernels:Tensor, values:Tensor, m:Any)->Tensor:
     "At each place the sum of its window by its kernel."
     values = values.unflatten(1, (m.slices, -1))
     return window_sum(kernels, values, m.kernel_size, dilation=m.dilation).flatten(1, 2)
@@ -386,7 +386,7 @@ def _written_kernels(r:GraphWriter, value:Tensor, z:Tensor, writer:KernelGenerat
     r.add('write_kernels', [z], value, dict(weight=writer.weight, bias=writer.bias),
           dict(moved=writer.table('moved', writer.weight)))
 
-def _window_sum(r:GraphWriter, value:Tensor, kernels:Tensor, values:Tensor, m:E4Conv2d)->None:
+def _window_sum(r:GraphWriter, value:Tensor, kernels:Tensor, values:Tensor, m:Any)->None:
     r.add('window_sum', [kernels, values], value, kernel_size=m.kernel_size,
           dilation=m.dilation)
 
@@ -533,9 +533,17 @@ def _stack(r:GraphWriter, value:Tensor, tensors:Sequence[Tensor], dim:int=0)->No
     for part, t in zip(parts, tensors): _same_numbers(r, part, t)
     _join(r, value, parts, axis)
 
+def _even(numbers:list[Any])->Any:
+    "A list of numbers as a slice, if they are in even steps upwards; else the list."
+    steps = {b - a for a, b in zip(numbers, numbers[1:])} or {1}
+    step = next(iter(steps))
+    if len(steps) > 1 or not numbers or numbers[0] < 0 or step < 1: return numbers
+    return slice(numbers[0], numbers[-1] + 1, step)
+
 def _slice(r:GraphWriter, value:Tensor, x:Tensor, index:Any)->None:
-    "Numbers, slices, None and … in brackets."
+    "Numbers, slices, lists of even steps, None and … in brackets."
     index = index if isinstance(index, tuple) else (index,)
+    index = tuple(_even(i) if isinstance(i, list) else i for i in index)
     whole = [i for i in index if i is not None and i is not Ellipsis]
     if not all(isinstance(i, (int, slice)) for i in whole):
         raise r.unknown('indexing with a tensor')

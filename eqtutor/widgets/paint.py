@@ -1,14 +1,10 @@
-"""Paint on the panels of a feature map or a filter, and see what the group makes of them."""
+"Paint on the panels of a feature map or a filter, and see what the group makes of them."
 # Plain module: edited by hand, no notebook exports it.
-import hashlib
-import json
 
-import torch
 from torch import Tensor
 
-from ..actions import act
 from ..groups import Group, get_group
-from .page import TEMPLATES, Widget
+from .page import Widget, live_page
 
 
 class PaintAndMove(Widget):
@@ -26,38 +22,12 @@ class PaintAndMove(Widget):
             raise ValueError(f'expected (|H|, k, k) or (1, k, k) and a group of the grid, |H| = '
                              f'{len(self.group)}, got shape {shape} and {self.group.name}')
         self.values = (panels != 0).int()
-        self.labels = [self.group.describe(h) for h in self.group.elements]
-
-    def sources(self,
-        h:int, # group element
-    )->Tensor: # as the panels
-        "For each place of the moved panels, the number of the place that its value comes from."
-        places = torch.arange(self.values.numel()).view(1, 1, *self.values.shape)
-        if len(self.values) == 1: return act(self.group, h, places[:, 0])[0]
-        return act(self.group, h, places)[0, 0]
 
     def html(self)->str:
-        "The page's face: a script paints and moves."
+        H = self.group
+        names = [H.describe(h) for h in H.elements]
         panels, size = self.values.shape[:2]
-        sources = [self.sources(h).flatten().tolist() for h in self.group.elements[1:]]
-        painted = self.values.flatten().nonzero()
-        cursor = int(painted[0]) if len(painted) else 0
-        data = {'from': sources, 'values': self.values.flatten().tolist(), 'cursor': cursor,
-                'panels': panels, 'size': size, 'labels': self.labels[1:]}
-        name = hashlib.sha256((self.title + json.dumps(data)).encode()).hexdigest()[:12]
-        names = self.labels if panels > 1 else [self.what]
-        return TEMPLATES.get_template('paint.html').render(
-            id=f'eqtutor-{name}', title=self.title, what=self.what, names=names,
-            labels=self.labels[1:], data=data)
-
-    def frame(self, position:int)->str:
-        "The page is one; it has no positions."
-        return self.html()
-
-    def live(self):
-        "The same page beside a kernel."
-        from IPython.display import HTML
-        return HTML(self.html())
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {'text/plain': f'PaintAndMove: {self.title}', 'text/html': self.html()}
+        group = dict(name=H.name, matrices=H.matrices.tolist(), mul=H.mul.tolist())
+        spec = dict(group=group, panels=panels, size=size, names=names,
+                    values=self.values.flatten().tolist())
+        return live_page('paint', spec, title=self.title, what=self.what, names=names[1:])

@@ -1,81 +1,23 @@
 // Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at
 // each frame the networks see the turned picture, and every view shows the same scene.
 import { readNetwork, rotate, softmax } from './engine.js';
+import { calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, flipColumns, Gallery, graphOf,
+  make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, paintMap, percent,
+  placeMark, Scene, short, signed, SIGNED, turnOf } from './shared.js';
 
 const EXACT = 1e-6; // what is larger at an element of the group is no rounding
 const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
 const SNAP = 2.5; // degrees within which a dragged picture falls onto an element
+const LEFT = 44; // pixels of a chart that are the names of its errors
 const SPEED = 40; // degrees a second, while playing
 const PAUSE = 900; // milliseconds on each element, while playing
 const ALONG = .75; // the share of labels or arrows from which on they have turned along
-const LEVELS = 15; // grey levels of a drawing, so that it fits into an address
-const SVG = 'http://www.w3.org/2000/svg';
 
 // what the operations of a graph are called on the page
 const WORDS = {
   scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
   self_attention: 'self-attention', write_kernels: 'kernels written', window_sum: 'window sum',
 };
-
-// --- small tools
-
-function make(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
-
-function draw(tag, attributes = {}, text = '') {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.textContent = text;
-  return element;
-}
-
-const modulo = (a, n) => ((a % n) + n) % n;
-const near = (a, b) => Math.abs(modulo(a - b + 180, 360) - 180);
-const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-const short = value => (value === 0 ? '0' : value.toExponential(0));
-const percent = share => `${Math.round(100 * share)} %`;
-const decimal = value => value.toFixed(2).replace('-', '−');
-const signed = value => ` ${value < 0 ? '−' : '+'} ${decimal(Math.abs(value))}`;
-const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
-
-function bytesOf(text) {
-  return Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
-}
-
-// --- the group, and carrying maps back
-
-// [mirrors the columns first?, degrees counter-clockwise], as Group.describe says it
-function turnOf([[a, c], [b, d]]) {
-  const mirror = a * d - c * b < 0;
-  const angle = mirror ? Math.atan2(-b, -a) : Math.atan2(b, a);
-  return { mirror, degrees: modulo(Math.round((angle * 18000) / Math.PI) / 100, 360) };
-}
-
-function nameOf({ mirror, degrees }) {
-  return `${mirror ? 'mirror, ' : ''}${degrees}°`;
-}
-
-// The element nearest to a turn; null where the group has none that mirrors alike.
-function nearestElement(turns, { turn, mirror }) {
-  const alike = turns.map((t, element) => ({ ...t, element })).filter(t => t.mirror === mirror);
-  alike.sort((a, b) => near(a.degrees, turn) - near(b.degrees, turn));
-  return alike.length ? { ...alike[0], exact: near(alike[0].degrees, turn) === 0 } : null;
-}
-
-function flipColumns({ data, shape }) {
-  const width = shape.at(-1);
-  const flipped = data.map((_, i) => data[i - (i % width) + (width - 1 - (i % width))]);
-  return { data: flipped, shape };
-}
-
-// Mirrored or not, then turned.
-function move(value, { turn, mirror }) {
-  const { data, shape } = mirror ? flipColumns(value) : value;
-  return rotate(data, shape, turn);
-}
 
 // Which of the channels is largest, at each pixel.
 function labelsOf({ data, shape }) {
@@ -144,51 +86,7 @@ function errorOf(a, b, inDisc) {
   return difference / (largest || 1);
 }
 
-// --- pictures on canvases
-
-// A colour as one number, as canvases hold it: opaque, then blue, green and red from 0 to 255.
-function colour([red, green, blue]) {
-  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-}
-
-function palette(stops) {
-  return Uint32Array.from({ length: 256 }, (_, i) => {
-    const at = (i / 255) * (stops.length - 1);
-    const left = Math.min(Math.floor(at), stops.length - 2);
-    const mix = (a, k) => Math.round(a + (stops[left + 1][k] - a) * (at - left));
-    return colour(stops[left].map(mix));
-  });
-}
-
-const CIVIDIS = palette([[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
-  [138, 134, 120], [165, 156, 116], [195, 179, 105], [254, 232, 56]]);
-const SIGNED = palette([[179, 88, 6], [247, 247, 247], [84, 39, 136]]);
-
 const LABELS = ['#fc8d62', '#8da0cb', '#e78ac3', '#66c2a5', '#ffd92f', '#e5c494'];
-
-function paint(canvas, [height, width], colourAt) {
-  if (canvas.width !== width) canvas.width = width;
-  if (canvas.height !== height) canvas.height = height;
-  const image = new ImageData(width, height);
-  const pixels = new Uint32Array(image.data.buffer);
-  for (let i = 0; i < pixels.length; i++) pixels[i] = colourAt(i);
-  canvas.getContext('2d').putImageData(image, 0, 0);
-}
-
-function paintMap(canvas, values, size, low, high, colours) {
-  const scale = 255 / (high - low || 1);
-  paint(canvas, size, i => colours[clamp(Math.round((values[i] - low) * scale), 0, 255)]);
-}
-
-function paintPicture(canvas, { data, shape }) {
-  const [channels, height, width] = shape;
-  const grey = channels !== 3;
-  const level = at => Math.round(255 * clamp(data[at], 0, 1));
-  const area = height * width;
-  paint(canvas, [height, width], i => {
-    return colour(grey ? [level(i), level(i), level(i)] : [0, 1, 2].map(k => level(k * area + i)));
-  });
-}
 
 // --- what one network sees
 
@@ -324,6 +222,37 @@ class Eye {
     });
   }
 
+  // Where a place of the picture stands in the maps of a layer: windows leave out a rim, and steps
+  // make the maps small.
+  placeIn(layer, place) {
+    const node = this.nodes.get(layer);
+    if (!node) return place;
+    const [row, column] = this.placeIn(node.inputs[0], place);
+    if (!node.kernel_size || node.op === 'window_sum') return [row, column];
+    const { kernel_size: size, stride, padding, dilation = [1, 1] } = node;
+    return [row, column].map((i, k) => {
+      return (i + padding[k] - (dilation[k] * (size[k] - 1)) / 2) / stride[k];
+    });
+  }
+
+  // The same the other way round.
+  placeFrom(layer, [row, column]) {
+    const [first, second] = [[0, 0], [1, 1]].map(place => this.placeIn(layer, place));
+    return [row, column].map((i, k) => (i - first[k]) / (second[k] - first[k]));
+  }
+
+  // The error of every layer, at an element of the group.
+  layerErrors(values, state) {
+    const first = this.values;
+    const own = nearestElement(this.turns, state);
+    return this.maps.map(({ name }) => {
+      const [before, after] = [first.get(name), values.get(name)];
+      const poses = before.shape.length === 4 && before.shape[1] > 1;
+      const targets = poses && own ? this.network.group.mul[own.element] : null;
+      return errorOf(carryBack(after, state, targets), before, false);
+    });
+  }
+
   // How a value of a map came about: the convolution's terms, and what followed it value by value.
   explain(sight, place) {
     const at = indexOf(sight.after.shape, place);
@@ -354,63 +283,48 @@ function placeAt(shape, at) {
   return [Math.floor(plane / poses), plane % poses, Math.floor(at / width) % height, at % width];
 }
 
-// --- views: the picture under the hand
+// --- views: a pixel that is followed
 
-class Dial {
+class Sheet extends Dial {
   constructor(widget) {
-    this.widget = widget;
-    this.box = widget.root.querySelector('.dial');
-    this.canvas = this.box.querySelector('canvas');
-    this.nib = this.box.querySelector('.nib');
-    this.ring = this.box.querySelector('svg');
-    this.ring.append(draw('circle', { r: 92 }));
-    for (const { degrees } of widget.stops(false)) {
-      this.ring.append(draw('path', {
-        class: 'element', d: 'M0 -88V-97', transform: `rotate(${-degrees})`,
-      }));
-    }
-    this.hand = draw('g');
-    this.hand.append(draw('path', { class: 'frame', d: 'M-66 -66H66V66H-66Z' }));
-    this.hand.append(draw('circle', { class: 'knob', r: 6, cy: -92 }));
-    this.ring.append(this.hand);
-    this.listen();
+    super(widget);
+    this.mark = this.box.querySelector('.spot');
+    this.where = widget.root.querySelector('.where');
+    this.hint = this.where.textContent;
+    this.box.addEventListener('pointerleave', () => {
+      if (!this.held && widget.state.spot) widget.set({ spot: null });
+    });
   }
 
-  listen() {
-    let last = null;
-    let loose = 0; // where the hand is, before it falls onto an element
-    const angle = event => {
-      const box = this.box.getBoundingClientRect();
-      const x = event.clientX - box.left - box.width / 2;
-      const y = box.top + box.height / 2 - event.clientY;
-      return (Math.atan2(y, x) * 180) / Math.PI;
-    };
-    this.box.addEventListener('pointerdown', event => {
-      if (this.widget.drawing || event.button) return;
-      event.preventDefault();
-      this.box.setPointerCapture(event.pointerId);
-      this.widget.rest();
-      this.widget.slider.classList.add('by-hand'); // no ring until a key is pressed
-      this.widget.slider.focus({ preventScroll: true });
-      last = angle(event);
-      loose = this.widget.state.turn;
-    });
-    this.box.addEventListener('pointermove', event => {
-      if (last === null) return;
-      const now = angle(event);
-      loose += modulo(now - last + 180, 360) - 180;
-      last = now;
-      this.widget.set({ turn: this.widget.snap(loose) });
-    });
-    const end = () => (last = null);
-    this.box.addEventListener('pointerup', end);
-    this.box.addEventListener('pointercancel', end);
+  // The pixel under the pointer is followed; a click holds it, another lets it go.
+  point(event, click) {
+    if (!this.where.checkVisibility()) return;
+    if (!click && (this.held || event.pointerType !== 'mouse')) return;
+    const box = this.canvas.getBoundingClientRect();
+    const size = this.widget.spec.shape[1];
+    const at = [(event.clientY - box.top) / box.height, (event.clientX - box.left) / box.width];
+    const inside = at.every(share => share >= 0 && share < 1);
+    const place = at.map(share => Math.floor(share * size));
+    const from = movePlace(place, size, this.widget.state, -1);
+    const spot = inside ? from.map(i => clamp(Math.round(i), 0, size - 1)) : null;
+    if (click) this.held = spot && !this.held;
+    const same = String(spot) === String(this.widget.state.spot);
+    if (!same) this.widget.set({ spot });
   }
 
-  show({ state, moved }) {
-    paintPicture(this.canvas, moved);
-    this.canvas.setAttribute('aria-label', `the picture, turned by ${state.turn}°`);
-    this.hand.setAttribute('transform', `rotate(${-state.turn})`);
+  show(scene) {
+    super.show(scene);
+    const { state } = scene;
+    this.mark.hidden = !state.spot;
+    this.where.textContent = this.words(state);
+    if (state.spot) placeMark(this.mark.style, state.spot, this.widget.spec.shape[1], state);
+  }
+
+  words(state) {
+    if (!state.spot) return this.hint;
+    const size = this.widget.spec.shape[1];
+    const now = movePlace(state.spot, size, state).map(i => Math.round(i * 10) / 10);
+    return `Row, column ${state.spot.join(', ')} is now at ${now.join(', ')}.`;
   }
 }
 
@@ -535,6 +449,18 @@ class Card {
       });
     });
     this.showPixel(state.pixel, sight.after.shape);
+    this.showSpot(sight, state);
+  }
+
+  // The pixel that is followed, in each row of maps.
+  showSpot({ eye, layer, before, after }, state) {
+    const place = state.spot && eye.placeIn(layer, state.spot);
+    this.rows.forEach((row, r) => {
+      const size = (r === 1 ? after : before).shape.at(-1);
+      const inside = place?.every(i => i > -.6 && i < size - .4) ?? false;
+      row.classList.toggle('follows', inside);
+      if (inside) placeMark(row.style, place, size, r === 1 ? state : null);
+    });
   }
 
   // Panels are made anew only where their number or their names change.
@@ -545,13 +471,16 @@ class Card {
     if (row.key === key) return;
     row.key = key;
     this.root.style.setProperty('--n', names.length);
+    this.root.classList.toggle('many', names.length > 4);
     row.replaceChildren(...names.map((name, i) => this.panel(name, i, r)));
   }
 
   panel(name, i, r) {
     const caption = make('small', { textContent: name });
     const turned = r === 1;
-    const box = make(turned ? 'button' : 'div', {}, make('canvas'), ...(r === 0 ? [caption] : []));
+    const sheet = make('span', {}, make('canvas'), make('i', { className: 'spot' }));
+    const box = make(turned ? 'button' : 'div', {}, sheet);
+    if (r === 0) box.append(caption);
     const source = () => (turned ? this.targets().indexOf(i) : i);
     for (const [event, lights] of [['pointerenter', true], ['focus', true],
       ['pointerleave', false], ['blur', false]]) {
@@ -578,7 +507,17 @@ class Card {
     const share = (at, start, length) => (event.detail ? (at - start) / length : .5);
     const y = clamp(Math.floor(share(event.clientY, box.top, box.height) * height), 0, height - 1);
     const x = clamp(Math.floor(share(event.clientX, box.left, box.width) * width), 0, width - 1);
-    this.widget.set({ pixel: { network: this.index, panel, y, x } });
+    this.choose(panel, y, x);
+  }
+
+  // A pixel of a map: its sum is shown, and its place is followed.
+  choose(panel, y, x) {
+    const { after, layer, eye } = this.sight;
+    const { state, spec, dial } = this.widget;
+    const back = movePlace([y, x], after.shape.at(-1), state, -1);
+    const spot = eye.placeFrom(layer, back).map(i => clamp(Math.round(i), 0, spec.shape[1] - 1));
+    dial.held = true;
+    this.widget.set({ pixel: { network: this.index, panel, y, x }, spot });
   }
 
   walk(panel, event) {
@@ -590,10 +529,7 @@ class Card {
     const here = now && now.network === this.index && now.panel === panel;
     const [y, x] = here ? [now.y, now.x] : [Math.floor(height / 2), Math.floor(width / 2)];
     const [down, right] = step[event.key];
-    this.widget.set({ pixel: {
-      network: this.index, panel, y: clamp(y + down, 0, height - 1),
-      x: clamp(x + right, 0, width - 1),
-    } });
+    this.choose(panel, clamp(y + down, 0, height - 1), clamp(x + right, 0, width - 1));
   }
 
   showPixel(pixel, shape) {
@@ -611,25 +547,9 @@ class Card {
     const targets = this.targets();
     const words = targets.map((to, from) => `${from} to ${to}`).join(', ');
     this.arrows.setAttribute('aria-label', `where each map goes: ${words}`);
-    if (this.ways !== words) this.drawArrows(targets);
+    if (this.ways !== words) drawArrows(this.arrows, targets);
     this.ways = words;
     this.light(this.lit);
-  }
-
-  drawArrows(targets) {
-    this.arrows.setAttribute('viewBox', `0 0 ${100 * targets.length} 30`);
-    this.arrows.setAttribute('preserveAspectRatio', 'none');
-    this.arrows.replaceChildren(...targets.map((to, from) => {
-      const [a, b] = [100 * from + 50, 100 * to + 50];
-      const arrow = draw('g');
-      arrow.append(
-        draw('path', {
-          d: `M${a} 1C${a} 14 ${b} 8 ${b} 24`,
-          'vector-effect': 'non-scaling-stroke',
-        }),
-        draw('path', { class: 'tip', d: `M${b - 5} 21L${b} 30L${b + 5} 21Z` }));
-      return arrow;
-    }));
   }
 
   light(source) {
@@ -644,16 +564,10 @@ class Card {
 
 // --- views: the error against the angle
 
-class Curve {
-  constructor(widget) {
+class Chart {
+  constructor(widget, name) {
     this.widget = widget;
-    this.svg = widget.root.querySelector('.curve > svg');
-    const names = widget.eyes.map(({ label }, i) => {
-      const sample = draw('svg', { width: 26, height: 6, 'aria-hidden': true });
-      sample.append(draw('path', { class: `line line${i}`, d: 'M0 3H26' }));
-      return make('span', {}, sample, label);
-    });
-    if (names.length > 1) widget.root.querySelector('.curve figcaption').append(...names);
+    this.svg = widget.root.querySelector(`.${name} > svg`);
     this.size = [400, 120];
     this.grid = draw('g');
     this.drawn = draw('g');
@@ -668,54 +582,125 @@ class Curve {
     this.widget.request();
   }
 
-  show({ state, sights }) {
+  // The height of an error: logarithmic, from the bottom up.
+  heightOf(error) {
+    const [, height] = this.size;
+    const share = (Math.log10(clamp(error, FLOOR, 10)) + 17) / 18;
+    return height - 18 - (height - 24) * share;
+  }
+
+  // Lines of the grid and their errors; then what is written below, at which x.
+  drawGrid(right, below) {
     const [width, height] = this.size;
-    const x = degrees => 44 + ((width - 62) * degrees) / 360;
-    const y = error => {
-      const share = (Math.log10(clamp(error, FLOOR, 10)) + 17) / 18;
-      return height - 18 - (height - 24) * share;
-    };
-    if (!this.grid.children.length) {
-      this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-      this.grid.append(...this.axes(x, y, height));
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    for (const [error, name] of [[1, '1'], [1e-4, '1e-4'], [1e-8, '1e-8'], [1e-12, '1e-12'],
+      [FLOOR, '0']]) {
+      const y = this.heightOf(error);
+      this.grid.append(draw('path', { class: 'grid', d: `M${LEFT} ${y}H${right}` }),
+        draw('text', { x: LEFT - 7, y: y + 4, 'text-anchor': 'end' }, name));
     }
-    const now = draw('path', { class: 'now', d: `M${x(state.turn)} 4V${height - 18}` });
+    for (const [x, name] of below) {
+      this.grid.append(draw('text', { x, y: height - 3, 'text-anchor': 'middle' }, name));
+    }
+  }
+
+  // A line through points [x, error], broken where they are not neighbours.
+  line(eye, points, joins, now) {
+    const style = `line line${this.widget.eyes.indexOf(eye)}`;
+    const path = points.map(([x, error], i) => {
+      return `${joins(i) ? 'L' : 'M'}${x.toFixed(1)} ${this.heightOf(error).toFixed(1)}`;
+    });
+    this.drawn.append(draw('path', { class: style, d: path.join('') }));
+    if (!now) return;
+    const place = { cx: now[0], cy: this.heightOf(now[1]) };
+    this.drawn.append(draw('circle', { class: style, ...place, r: 3.5 }));
+  }
+}
+
+class Curve extends Chart {
+  constructor(widget) {
+    super(widget, 'angles');
+    const names = widget.eyes.map(({ label }, i) => {
+      const sample = draw('svg', { width: 26, height: 6, 'aria-hidden': true });
+      sample.append(draw('path', { class: `line line${i}`, d: 'M0 3H26' }));
+      return make('span', {}, sample, label);
+    });
+    if (names.length > 1) this.svg.parentElement.querySelector('figcaption').append(...names);
+  }
+
+  x(degrees) {
+    return LEFT + ((this.size[0] - LEFT - 18) * degrees) / 360;
+  }
+
+  show({ state, sights }) {
+    const below = [0, 90, 180, 270, 360].map(degrees => [this.x(degrees), `${degrees}°`]);
+    if (!this.grid.children.length) this.drawGrid(this.x(360), below);
+    const now = draw('path', { class: 'now', d: `M${this.x(state.turn)} 4V${this.size[1] - 18}` });
     this.drawn.replaceChildren(now);
     const shown = sights.filter(Boolean);
-    shown.forEach(sight => this.line(sight.eye, x, y));
+    shown.forEach(({ eye }) => {
+      // angles that were visited, joined where they lie near each other
+      const visited = [...eye.errors].sort(([a], [b]) => a - b);
+      const points = visited.map(([degrees, error]) => [this.x(degrees), error]);
+      const joins = i => i > 0 && visited[i][0] - visited[i - 1][0] <= 15;
+      const error = eye.errors.get(state.turn);
+      this.line(eye, points, joins, error === undefined ? null : [this.x(state.turn), error]);
+    });
     const words = shown.map(sight => `${sight.eye.label} ${short(sight.error)}`).join(', ');
     this.svg.setAttribute('aria-label', `error at ${state.turn}°: ${words}`);
   }
+}
 
-  axes(x, y, height) {
-    const parts = [];
-    for (const [error, name] of [[1, '1'], [1e-4, '1e-4'], [1e-8, '1e-8'], [1e-12, '1e-12'],
-      [FLOOR, '0']]) {
-      parts.push(draw('path', { class: 'grid', d: `M${x(0)} ${y(error)}H${x(360)}` }));
-      parts.push(draw('text', { x: x(0) - 7, y: y(error) + 4, 'text-anchor': 'end' }, name));
-    }
-    for (const degrees of [0, 90, 180, 270, 360]) {
-      parts.push(draw('text', { x: x(degrees), y: height - 3, 'text-anchor': 'middle' },
-        `${degrees}°`));
-    }
-    return parts;
+// --- views: the error of layer after layer; a click chooses one
+
+class Layers extends Chart {
+  constructor(widget) {
+    super(widget, 'layers');
+    this.svg.addEventListener('click', event => {
+      const box = this.svg.getBoundingClientRect();
+      const share = (event.clientX - box.left - LEFT) / (box.width - LEFT - 18);
+      const { maps } = widget.eyes[0];
+      const at = clamp(Math.round(share * (maps.length - 1)), 0, maps.length - 1);
+      widget.set({ layer: maps[at].name, pixel: null });
+    });
   }
 
-  // Angles that were visited, joined where they lie near each other.
-  line(eye, x, y) {
-    const style = `line line${this.widget.eyes.indexOf(eye)}`;
-    const points = [...eye.errors].sort(([a], [b]) => a - b);
-    let path = '';
-    points.forEach(([degrees, error], i) => {
-      const joins = i > 0 && degrees - points[i - 1][0] <= 15;
-      path += `${joins ? 'L' : 'M'}${x(degrees).toFixed(1)} ${y(error).toFixed(1)}`;
-    });
-    this.drawn.append(draw('path', { class: style, d: path }));
-    const now = eye.errors.get(this.widget.state.turn);
-    if (now === undefined) return;
-    this.drawn.append(draw('circle', {
-      class: style, cx: x(this.widget.state.turn), cy: y(now), r: 3.5,
-    }));
+  // Networks may be of different depth: each has the whole width.
+  x(i, n) {
+    return LEFT + ((this.size[0] - LEFT - 18) * i) / Math.max(n - 1, 1);
+  }
+
+  show({ state, sights, place }) {
+    const { maps } = this.widget.eyes[0];
+    const at = maps.findIndex(({ name }) => name === state.layer);
+    const few = maps.map(({ name }) => name).join('  ').length < 36;
+    const below = maps.map(({ name }, i) => [this.x(i, maps.length), few ? name : '']);
+    const key = [maps.map(({ name }) => name), this.size].join();
+    if (this.key !== key) {
+      this.grid.replaceChildren();
+      this.drawGrid(this.x(1, 2), below);
+      this.key = key;
+    }
+    const x = this.x(at, maps.length);
+    this.drawn.replaceChildren(draw('path', { class: 'now', d: `M${x} 4V${this.size[1] - 18}` }));
+    const tested = place.exact && this.widget.touched && (state.turn !== 0 || state.mirror);
+    const broken = [];
+    for (const { eye, values } of tested ? sights.filter(Boolean) : []) {
+      const errors = eye.layerErrors(values, state);
+      const points = errors.map((error, i) => [this.x(i, errors.length), error]);
+      this.line(eye, points, i => i > 0, points[at]);
+      const first = eye.maps.find((_, i) => errors[i] > EXACT);
+      const where = sights.length > 1 ? ` (${eye.label})` : '';
+      if (first) broken.push(`${first.name.replace('layers.', '')}${where}`);
+    }
+    const words = broken.length ? `✗ first broken: ${broken.join(', ')}` : '✓ all layers hold';
+    this.caption.textContent = tested ? words : 'Turn to an element of the group.';
+    this.svg.setAttribute('aria-label', `error of each layer at ${state.turn}°: `
+      + this.caption.textContent);
+  }
+
+  get caption() {
+    return this.svg.parentElement.querySelector('.first');
   }
 }
 
@@ -781,255 +766,12 @@ class Sum {
   }
 }
 
-// --- which picture: prepared ones, a drawing, a file
-
-// what the picture is while it is drawn on
-const PAPER = { tabindex: 0, role: 'application', 'aria-label': 'paper: arrow keys move the pen' };
-
-class Gallery {
-  constructor(widget) {
-    this.widget = widget;
-    const { root, spec } = widget;
-    this.box = root.querySelector('.pictures');
-    this.said = root.querySelector('.said');
-    this.pen = root.querySelector('.draw');
-    this.own = new Map(); // 'drawn' and 'loaded'
-    this.fill(spec);
-    this.pen.addEventListener('click', () => this.toggle());
-    root.querySelector('.load input').addEventListener('change', event => this.load(event.target));
-    this.listen();
-  }
-
-  // The prepared pictures in front of the reader's own.
-  fill({ pictures, shape }) {
-    this.pictures = pictures.map(({ data }) => {
-      return { data: Float64Array.from(bytesOf(data), byte => byte / 255), shape };
-    });
-    const others = [...this.box.children].filter(button => this.own.has(button.dataset.key));
-    this.box.replaceChildren();
-    pictures.forEach(({ name }, i) => this.add(this.pictures[i], name, String(i)));
-    this.box.append(...others);
-  }
-
-  add(picture, name, key) {
-    const canvas = make('canvas');
-    paintPicture(canvas, picture);
-    const button = make('button', { type: 'button' }, canvas);
-    button.setAttribute('aria-label', `picture: ${name}`);
-    button.dataset.key = key;
-    button.addEventListener('click', () => {
-      this.stop();
-      this.widget.set({ picture: key });
-    });
-    this.box.append(button);
-  }
-
-  get(key) {
-    return this.own.get(key) ?? this.pictures[key] ?? this.pictures[0];
-  }
-
-  // A picture of the reader's own is one more in the row.
-  keep(key, picture, name) {
-    this.own.set(key, picture);
-    this.box.querySelector(`[data-key="${key}"]`)?.remove();
-    this.add(picture, name, key);
-  }
-
-  say(words) {
-    this.said.hidden = !words;
-    this.said.textContent = words;
-  }
-
-  show({ state }) {
-    for (const button of this.box.children) {
-      button.setAttribute('aria-pressed', button.dataset.key === state.picture);
-    }
-  }
-
-  // --- drawing
-
-  toggle() {
-    if (this.widget.drawing) return this.stop();
-    this.widget.rest();
-    this.widget.drawing = true;
-    this.widget.dial.box.classList.add('drawing');
-    this.pen.setAttribute('aria-pressed', true);
-    this.pen.textContent = '✓ Turn it';
-    this.say('Draw a digit with mouse, finger or pen, then press “Turn it”. With keys: the arrows '
-      + 'move the pen on the picture, Space puts it down and lifts it, Enter turns.');
-    this.widget.set({ turn: 0, mirror: false });
-    const { shape } = this.widget.spec;
-    const area = shape[0] * shape[1] * shape[2];
-    this.ink({ data: new Float64Array(area), shape });
-    this.nib = { x: (shape[2] - 1) / 2, y: (shape[1] - 1) / 2, down: false };
-    const { box } = this.widget.dial;
-    for (const [name, value] of Object.entries(PAPER)) box.setAttribute(name, value);
-    box.focus({ preventScroll: true });
-    this.showNib();
-  }
-
-  // Where the keyboard's pen is, and whether it writes.
-  showNib() {
-    const { x, y, down } = this.nib;
-    const [, height, width] = this.widget.spec.shape;
-    const { style, classList } = this.widget.dial.nib;
-    style.left = `${(100 * (x + .5)) / width}%`;
-    style.top = `${(100 * (y + .5)) / height}%`;
-    classList.toggle('down', down);
-  }
-
-  // The keys of the pen: a pixel a step, and a stroke where it is down.
-  write(event) {
-    const step = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
-    const { nib } = this;
-    const [, height, width] = this.widget.spec.shape;
-    const from = [nib.x, nib.y];
-    if (event.key === ' ') nib.down = !nib.down;
-    else if (event.key === 'Enter' || event.key === 'Escape') this.stop(true);
-    else if (Object.hasOwn(step, event.key)) {
-      nib.x = clamp(nib.x + step[event.key][0], 0, width - 1);
-      nib.y = clamp(nib.y + step[event.key][1], 0, height - 1);
-    } else return;
-    event.preventDefault();
-    if (nib.down && this.widget.drawing) this.stroke(from, [nib.x, nib.y]);
-    this.showNib();
-  }
-
-  stroke(from, to) {
-    const old = this.get('drawn');
-    this.ink({ data: inked(old, from, to), shape: old.shape });
-  }
-
-  ink(picture) {
-    this.keep('drawn', picture, 'your drawing');
-    this.widget.set({ picture: 'drawn' });
-  }
-
-  stop(goes) {
-    if (!this.widget.drawing) return;
-    this.widget.drawing = false;
-    this.widget.dial.box.classList.remove('drawing');
-    for (const name of Object.keys(PAPER)) this.widget.dial.box.removeAttribute(name);
-    if (goes) this.widget.slider.focus({ preventScroll: true });
-    this.pen.setAttribute('aria-pressed', false);
-    this.pen.textContent = '✎ Draw';
-    this.say('');
-  }
-
-  listen() {
-    const { box, canvas } = this.widget.dial;
-    let last = null;
-    const point = event => {
-      const frame = canvas.getBoundingClientRect();
-      const [, height, width] = this.widget.spec.shape;
-      return [((event.clientX - frame.left) / frame.width) * width - .5,
-        ((event.clientY - frame.top) / frame.height) * height - .5];
-    };
-    box.addEventListener('keydown', event => {
-      if (this.widget.drawing) this.write(event);
-    });
-    box.addEventListener('pointerdown', event => {
-      if (!this.widget.drawing) return;
-      event.preventDefault();
-      box.setPointerCapture(event.pointerId);
-      last = point(event);
-      this.stroke(last, last);
-    });
-    box.addEventListener('pointermove', event => {
-      if (!last) return;
-      const now = point(event);
-      this.stroke(last, now);
-      last = now;
-    });
-    box.addEventListener('pointerup', () => (last = null));
-    box.addEventListener('pointercancel', () => (last = null));
-  }
-
-  // --- a file: only its pixels are read; neither its name nor what else it says
-
-  async load(input) {
-    const [file] = input.files;
-    if (!file) return;
-    this.stop();
-    try {
-      const bitmap = await createImageBitmap(file);
-      this.keep('loaded', sampled(bitmap, this.widget.spec.shape), 'your file');
-      this.widget.set({ picture: 'loaded' });
-      this.say('Your file was made small on this machine; it was sent nowhere.');
-    } catch {
-      this.say('This file is no picture that a browser reads: choose a PNG, JPEG, WebP or GIF.');
-    }
-    input.value = '';
-  }
-
-  // --- drawings fit into an address, four bits a pixel
-
-  encode() {
-    const { data } = this.own.get('drawn');
-    const pairs = Array.from({ length: Math.ceil(data.length / 2) }, (_, i) => {
-      const level = k => Math.round((data[k] ?? 0) * LEVELS);
-      return String.fromCharCode(16 * level(2 * i) + level(2 * i + 1));
-    });
-    return btoa(pairs.join('')).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
-  }
-
-  decode(text) {
-    const { shape } = this.widget.spec;
-    const area = shape[0] * shape[1] * shape[2];
-    if (!/^[\w-]*$/.test(text)) return;
-    const bytes = bytesOf(text.replaceAll('-', '+').replaceAll('_', '/'));
-    if (bytes.length !== Math.ceil(area / 2)) return;
-    const level = i => (i % 2 ? bytes[i >> 1] & 15 : bytes[i >> 1] >> 4);
-    const data = Float64Array.from({ length: area }, (_, i) => level(i) / LEVELS);
-    this.keep('drawn', { data, shape }, 'your drawing');
-  }
-}
-
-// The picture with a soft stroke of the pen on it.
-function inked({ data, shape: [, height, width] }, [x0, y0], [x1, y1]) {
-  const [dx, dy] = [x1 - x0, y1 - y0];
-  const squared = dx * dx + dy * dy || 1;
-  const thick = Math.max(height, width) / 28;
-  return data.map((old, i) => {
-    const [x, y] = [i % width, Math.floor(i / width) % height];
-    const t = clamp(((x - x0) * dx + (y - y0) * dy) / squared, 0, 1);
-    const distance = Math.hypot(x - x0 - t * dx, y - y0 - t * dy) / thick;
-    const ink = clamp(1.9 - distance, 0, 1);
-    return Math.max(old, Math.round(ink * LEVELS) / LEVELS);
-  });
-}
-
-// The middle square of a bitmap, made small; digits are light on dark, so dark on light is turned
-// inside out.
-function sampled(bitmap, [channels, height, width]) {
-  const canvas = make('canvas', { width, height });
-  const context = canvas.getContext('2d');
-  const side = Math.min(bitmap.width, bitmap.height);
-  context.imageSmoothingQuality = 'high';
-  context.fillRect(0, 0, width, height);
-  context.drawImage(bitmap, (bitmap.width - side) / 2, (bitmap.height - side) / 2, side, side,
-    0, 0, width, height);
-  const { data } = context.getImageData(0, 0, width, height);
-  const area = height * width;
-  const rgb = i => [0, 1, 2].map(k => data[4 * i + k] / 255);
-  const grey = i => rgb(i).reduce((total, v, k) => total + v * [.299, .587, .114][k], 0);
-  const values = Float64Array.from({ length: channels * area }, (_, i) => {
-    return channels === 3 ? rgb(i % area)[Math.floor(i / area)] : grey(i % area);
-  });
-  const corners = [0, width - 1, area - width, area - 1].map(i => values[i]);
-  const light = channels === 1 && corners.reduce((a, b) => a + b) > 2;
-  return { data: light ? values.map(v => 1 - v) : values, shape: [channels, height, width] };
-}
-
 // --- the widget
 
-class Turn {
+class Turn extends Scene {
   constructor(root, number) {
-    this.root = root;
-    this.prefix = number ? `${number + 1}.` : ''; // of this widget's entries in the address
-    this.spec = JSON.parse(root.querySelector('.spec').textContent);
+    super(root, number ? `${number + 1}.` : '');
     this.group = { ...this.spec.group, turns: this.spec.group.matrices.map(turnOf) };
-    this.drawing = false;
     this.eyes = [];
     for (const network of this.spec.networks) {
       this.eyes.push(new Eye(graphOf(network, this.spec.steps), this));
@@ -1037,27 +779,25 @@ class Turn {
     const { channel, turn } = this.spec;
     const layer = this.eyes[0].layer(this.spec.layer).name;
     const shown = this.eyes.map((_, i) => i);
-    this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null };
+    this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null,
+      spot: null };
     this.slider = root.querySelector('.turning input');
-    this.dial = new Dial(this);
+    this.dial = new Sheet(this);
     this.gallery = new Gallery(this);
     const cards = [...root.querySelectorAll('.card')].map((card, i) => new Card(this, card, i));
-    this.views = [this.dial, this.gallery, ...cards, new Curve(this), new Sum(this)];
+    this.views = [this.dial, this.gallery, ...cards, new Curve(this), new Layers(this),
+      new Sum(this)];
     this.controls();
-    this.readAddress();
-    addEventListener('hashchange', () => this.readAddress());
     this.readLetters();
     new ResizeObserver(() => this.request()).observe(root);
-    this.request();
+    this.begin();
   }
 
   // --- state
 
   set(change) {
     this.touched ||= 'turn' in change || 'mirror' in change;
-    this.become(change);
-    clearTimeout(this.settling);
-    this.settling = setTimeout(() => this.settle(), 350);
+    super.set(change);
   }
 
   become(change) {
@@ -1068,13 +808,6 @@ class Turn {
     this.state.turn = modulo(Math.round(this.state.turn * 100) / 100, 360);
     if (forgets) this.eyes.forEach(eye => eye.errors.clear());
     this.request();
-  }
-
-  request() {
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
-      this.show();
-    });
   }
 
   // --- the group
@@ -1278,18 +1011,9 @@ class Turn {
   // --- the address
 
   readAddress() {
-    const entries = new URLSearchParams(location.hash.slice(1));
-    const get = key => entries.get(this.prefix + key);
-    const change = {};
-    const turn = Number.parseFloat(get('turn'));
-    if (Number.isFinite(turn)) change.turn = turn;
-    this.touched ||= Number.isFinite(turn);
+    const [get, change] = this.address();
+    this.touched ||= 'turn' in change;
     if (get('mirror') === '1') change.mirror = this.group.turns.some(t => t.mirror);
-    if (get('ink')) this.gallery.decode(get('ink'));
-    const picture = get('picture');
-    if (this.gallery.own.has(picture) || Object.hasOwn(this.spec.pictures, picture ?? '')) {
-      change.picture = picture;
-    }
     if (this.eyes[0].maps.some(({ name }) => name === get('layer'))) change.layer = get('layer');
     const channel = Number.parseInt(get('channel'), 10);
     if (channel >= 0) change.channel = channel;
@@ -1297,6 +1021,9 @@ class Turn {
     if (shown.length) change.shown = shown.map(Number);
     const pixel = this.readPixel(get('pixel'), change.layer ?? this.state.layer);
     if (pixel) change.pixel = pixel;
+    const spot = /^(\d+)\.(\d+)$/.exec(get('spot') ?? '')?.slice(1).map(Number);
+    this.dial.held = spot?.every(i => i < this.spec.shape[1]) ?? false;
+    if (this.dial.held) change.spot = spot;
     this.become(change);
   }
 
@@ -1319,23 +1046,14 @@ class Turn {
     }
     this.settling = null;
     const spoken = this.root.querySelector('.spoken');
-    spoken.textContent = [this.headline, ...this.verdicts].join(' ');
-    if (document.body.dataset.jpThemeName !== undefined) return; // JupyterLab's address is its own
-    const { turn, mirror, picture, layer, channel, shown, pixel } = this.state;
-    const entries = new URLSearchParams(location.hash.slice(1));
-    const all = { turn, picture, layer, channel, mirror: mirror ? 1 : '', show: shown.join('.') };
-    all.pixel = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';
-    if (picture === 'loaded') all.picture = ''; // a file stays with the reader
-    all.ink = picture === 'drawn' ? this.gallery.encode() : '';
-    for (const [key, value] of Object.entries(all)) {
-      if (value === '') entries.delete(this.prefix + key);
-      else entries.set(this.prefix + key, value);
-    }
-    try {
-      history.replaceState(history.state, '', `#${entries}`);
-    } catch {
-      // a page inside another may have no address of its own
-    }
+    const followed = this.state.spot ? this.dial.words(this.state) : '';
+    spoken.textContent = [this.headline, ...this.verdicts, followed].join(' ');
+    const { turn, mirror, layer, channel, shown, pixel, spot } = this.state;
+    const place = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';
+    this.writeAddress({
+      turn, layer, channel, mirror: mirror ? 1 : '', show: shown.join('.'), pixel: place,
+      spot: spot && this.dial.held ? spot.join('.') : '',
+    });
   }
 
   // --- what is seen
@@ -1348,6 +1066,7 @@ class Turn {
       return state.shown.includes(i) ? eye.see(state, picture, moved) : null;
     });
     const place = this.at(state);
+    this.sights = sights;
     for (const sight of sights.filter(Boolean)) {
       sight.eye.errors.set(state.turn, sight.error);
       sight.loss = this.loss(picture, moved);
@@ -1476,55 +1195,8 @@ class Turn {
   }
 }
 
-// --- one copy of each network, and of each tensor, however many widgets stand on the page
-
-const networks = new Map();
-
-// What a step leaves out is as usual, and it reads what the one before it gave.
-const USUAL = { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 };
-
-// The graph of a network from the steps it takes, which others may take, too, and its own tensors.
-function graphOf({ nodes, ...network }, steps) {
-  let before = 'input';
-  const whole = nodes.map(([number, own]) => {
-    const node = { ...USUAL, inputs: [before], ...steps[number], weights: own, tables: own };
-    before = node.name;
-    return node;
-  });
-  return { ...network, nodes: whole };
-}
-
-function networkOf(graph) {
-  const key = JSON.stringify(graph);
-  if (!networks.has(key)) {
-    const names = graph.nodes.flatMap(({ weights }) => Object.values(weights));
-    const own = Object.fromEntries(names.map(name => [name, tensorOf(name)]));
-    networks.set(key, readNetwork({ ...graph, tensors: own }));
-  }
-  return networks.get(key);
-}
-
-const tensors = new Map();
-
-function tensorOf(name) {
-  if (!tensors.has(name)) {
-    for (const block of document.querySelectorAll('.eqtutor-tensors:not([data-read])')) {
-      block.dataset.read = '';
-      for (const [key, tensor] of Object.entries(JSON.parse(block.textContent))) {
-        tensors.set(key, tensor);
-      }
-    }
-  }
-  if (!tensors.has(name)) throw new Error(`the page lacks the weights ${name}`);
-  return tensors.get(name);
-}
-
 export function start() {
   document.querySelectorAll('.eqtutor-turn').forEach((root, number) => {
     root.widget ??= new Turn(root, number);
   });
 }
-
-// what other widgets are made of, too
-export { Dial, Gallery, clamp, decimal, draw, graphOf, make, modulo, near, nearestElement,
-  nameOf, networkOf, paint, turnOf };

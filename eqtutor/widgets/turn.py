@@ -1,13 +1,11 @@
 "The widget of the project: you turn the picture, and the networks in the page show what they see."
 # Plain module: edited by hand, no notebook exports it.
 
-import base64
 import copy
-import hashlib
 import json
-import re
+import os
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,40 +15,22 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from ..core import one_of
+from ..equivariance import equivariance_error
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
-from ..names import needs, require
+from ..names import require
 from ..nn.convolution import GroupConv2d
+from ..trace import up_to
 from .graph import UnknownLayer, network_graph
-from .page import TEMPLATES, RotateAndPermute, Widget, check_image
+from .page import (
+    TEMPLATES,
+    PictureWidget,
+    code,
+    live_page,
+    shared_element,
+)
 
-with needs('lab'):
-    from rjsmin import jsmin
-
-
-def asset(name:str)->str:
-    "A file beside this module."
-    return (Path(__file__).parent/name).read_text(encoding='utf-8')
-
-def style_sheet(name:str)->str:
-    "A style sheet without comments and line breaks."
-    return re.sub(r'/\*.*?\*/|\s+', ' ', asset(name), flags=re.DOTALL)
-
-def shared_element(tag:str, text:str, **attributes:str)->str:
-    "An element that a page needs once: its id is the checksum of what it holds."
-    name = 'eqtutor-' + hashlib.sha256(text.encode()).hexdigest()[:12]
-    more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
-    return f'<{tag} id="{name}"{more}>{text}</{tag}>'
-
-@cache
-def _code()->tuple[str, str]:
-    "The style and the script of the widget, as elements."
-    # one script in place of two modules: a page over file:// may import none
-    modules = re.sub(r'^(export |import .*?;$)', '', asset('engine.js') + asset('turn.js'),
-                     flags=re.DOTALL|re.MULTILINE)
-    script = f'globalThis.eqtutorTurn ??= (() => {{\n{jsmin(modules)}\nreturn start;\n}})();'
-    style = style_sheet('turn.css')
-    return shared_element('style', style), shared_element('script', script)
+EXACT = 1e-6   # as in turn.js: what is larger at an element of the group is no rounding
 
 def _json(value:Any)->str:
     return json.dumps(value, sort_keys=True, separators=(',', ':'))
@@ -91,30 +71,6 @@ def lighter_graphs(graphs:Sequence[dict[str, Any]])->dict[str, Any]:
         networks.append(rest | dict(group=group, nodes=nodes))
     return dict(steps=steps, networks=networks)
 
-def check_picture(name:str, picture:Tensor)->Tensor:
-    "A picture `(c, h, w)` of values from 0 to 1."
-    x = check_image(picture)[0]
-    if x.min() < 0 or x.max() > 1:
-        raise ValueError(
-            f'the picture {name!r} has values from {x.min():.3g} to {x.max():.3g}, '
-            'expected 0 to 1: give it as it was before it was normalised, and say '
-            'mean= and std=')
-    return x
-
-def as_bytes(picture:Tensor)->str:
-    "A picture as bytes in base64."
-    values = picture.detach().cpu().mul(255).round().byte().contiguous()
-    return base64.b64encode(values.numpy().tobytes()).decode()
-
-def per_channel(values:float|Sequence[float], channels:int, name:str)->list[float]:
-    "One value a channel."
-    values = [values] if isinstance(values, (int, float)) else values
-    given = [float(v) for v in values]
-    if len(given) not in (1, channels):
-        raise ValueError(f'{name} has {len(given)} values, expected 1 or {channels}, '
-                         'one a channel of the pictures')
-    return given*(channels//len(given))
-
 def _largest_group(nets:Sequence[nn.Module])->Group:
     "The largest group among the layers; p4 where they have none."
     own = [getattr(m, 'group', None) for net in nets for m in net.modules()]
@@ -131,12 +87,11 @@ def _first_maps(graph:dict[str, Any], fault:str|None=None)->str:
     if not maps: raise ValueError('the network has no layer with maps to look at')
     return (behind or posed or maps)[0]['name']
 
-def _first_posed(net:nn.Module)->str|None:
-    "The first convolution of a group, or layer of one; the network if it has none."
-    names = [name for name, m in net.named_modules() if name and hasattr(m, 'group')]
-    return next((name for name in names if 'conv' in name), next(iter(names), None))
+def _is_static()->bool:
+    "Is a page made, which has no kernel?"
+    return any(map(os.environ.get, ('EQTUTOR_STATIC', 'IN_TEST')))
 
-class TurnThePicture(Widget):
+class TurnThePicture(PictureWidget):
     "You turn the picture; one to three networks in the page show what they see."
     def __init__(self,
         # one, or up to three by what they are called: "The … still says 7."
@@ -160,28 +115,17 @@ class TurnThePicture(Widget):
         if output: one_of(output, 'labels', 'arrows')
         self.output, self.weights = output, weights
         named = networks if isinstance(networks, dict) else {'network': networks}
-        shown = pictures if isinstance(pictures, dict) else {'picture': pictures}
-        if not 1 <= len(named) <= 3 or not shown:
-            raise ValueError('expected one to three networks and at least one picture, '
-                             f'got {len(named)} and {len(shown)}')
+        if not 1 <= len(named) <= 3:
+            raise ValueError(f'expected one to three networks, got {len(named)}')
         self.networks, self.title, self.note = dict(named), title, note
         self.simple = simple
-        self.pictures = {k: check_picture(k, p) for k, p in shown.items()}
-        self.first = next(iter(self.pictures.values()))
-        self._check_shapes()
-        self.mean = per_channel(mean, len(self.first), 'mean')
-        self.std = per_channel(std, len(self.first), 'std')
+        self.take(pictures, mean, std)
         self.group = get_group(group or _largest_group([*self.networks.values()]))
         self.channel, self.turn, self.scores = channel, turn, labels
         self.mail:Any = None   # what a live page is written by
         self.labels = [self.group.describe(h) for h in self.group.elements]
         self._read_networks()
         self.layer = self._check_layer(layer)
-
-    def _check_shapes(self)->None:
-        shapes = {tuple(p.shape) for p in self.pictures.values()}
-        if len(shapes) > 1:
-            raise ValueError(f'expected pictures of one shape, got {sorted(shapes)}')
 
     def _read_networks(self)->None:
         "The graph of each network, or why there is none."
@@ -210,88 +154,76 @@ class TurnThePicture(Widget):
         nodes = next(iter(self.graphs.values()))['nodes']
         return [node['name'] for node in nodes if len(node['shape']) > 2]
 
-    def input(self,
-        picture:Tensor, # `(c, h, w)`, values from 0 to 1
-    )->Tensor:          # `(1, c, h, w)`
-        "A picture as the networks take it."
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return ((picture - mean)/std)[None]
-
     def html(self)->str:
-        "The page's face: live, or prepared where the engine does not know a layer."
-        return self._prepared() if self.unknown else self._page()
+        "The page: the networks, or a line that says which layer the engine does not know."
+        return self._unknown_page() if self.unknown else self._page()
 
     def _page(self)->str:
-        style, script = _code()
-        if self.simple:
-            style += shared_element('style', style_sheet('turn_simple.css'))
-        graphs = [*self.graphs.values()]
-        spec = self._spec()
-        name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:12]
-        body = TEMPLATES.get_template('turn.html').render(
-            id=f'eqtutor-{name}', title=self.title, note=self.note, spec=spec,
-            names=[*self.networks], simple=self.simple)
-        body = re.sub(r'\n\s+', '\n', body)
-        once = '<script>globalThis.eqtutorTurn();</script>'
-        return '\n'.join([style, body, tensor_blocks(graphs), script, once])
+        return live_page(
+            'turn', self._spec(), tensor_blocks([*self.graphs.values()]), title=self.title,
+            styles=('turn_simple',)*self.simple, note=self.note, names=[*self.networks],
+            simple=self.simple)
 
     def _spec(self)->dict[str, Any]:
         "What the page's script reads."
         H = self.group
         group = dict(name=H.name, matrices=H.matrices.tolist())
-        pictures = [dict(name=k, data=as_bytes(p)) for k, p in self.pictures.items()]
-        return dict(shape=list(self.first.shape), mean=self.mean, std=self.std,
-                    group=group, pictures=pictures, **lighter_graphs([*self.graphs.values()]),
-                    layer=self.layer, channel=self.channel, turn=self.turn,
-                    output=self.output, ink=.5, arrow=1)
+        return dict(
+            **self.picture_spec(), **lighter_graphs([*self.graphs.values()]), group=group,
+            layer=self.layer, channel=self.channel, turn=self.turn, output=self.output,
+            ink=.5, arrow=1)
 
-    def prepared(self,
-        name:str, # of a network
-    )->RotateAndPermute:
-        "The same maps as prepared frames, one a group element."
-        net = self.networks[name]
-        like = next(net.parameters(), self.first)
-        return RotateAndPermute(
-            net, self.input(self.first).to(like), self.group,
-            until=self.layer or _first_posed(net), channel=self.channel,
-            title=f'{self.title}: {name}')
-
-    def _prepared(self)->str:
+    def _unknown_page(self)->str:
+        "Why there is no network in the page."
         why = [f'{name}: {error}' for name, error in self.unknown.items()]
-        frames = [self.prepared(name).html() for name in self.networks]
-        return TEMPLATES.get_template('turn_prepared.html').render(
-            why=why, frames_html=frames)
-
-    def frame(self, position:int)->str:
-        return ''.join(self.prepared(name).frame(position) for name in self.networks)
+        body = TEMPLATES.get_template('turn_unknown.html').render(title=self.title, why=why)
+        return code('turn')[0] + body
 
     def expect_broken(self,
         *names:str, # of networks that are wrong on purpose; all if none is given
     )->'TurnThePicture':
         "Itself, if each of these shows ✗ at some element; otherwise an error."
-        for name in names or self.networks: self.prepared(name).expect_broken()
+        for name in names or self.networks:
+            if self._breaks(self.networks[name]): continue
+            raise AssertionError(
+                f'{self.title!r} is to show that {name!r} breaks the symmetry, and shows ✗ at no '
+                f'element, up to the layer {self.layer!r}: does it compute what was broken?')
         return self
 
-    def save(self,
-        path:str|Path, # an .html file
-    )->Path:
-        "Write the widget as a page of its own."
-        path = Path(path)
-        text = TEMPLATES.get_template('turn_page.html').render(
-            title=self.title, widget_html=self.html())
-        path.write_text(text, encoding='utf-8')
-        return path
+    def _breaks(self, net:nn.Module)->bool:
+        "Does a network break the symmetry at some element, up to the layer that is shown?"
+        like = next(net.parameters(), self.first)
+        until = self.layer if self.layer in dict(net.named_modules()) else None
+        inner = up_to(net, until) if until else net
+        def f(x:Tensor)->Tensor:
+            y = inner(x)
+            return y[:, :, 0] if y.ndim == 5 and y.shape[2] == 1 else y   # |H| = 1: an image
+        with torch.no_grad():
+            errors = equivariance_error(f, self.input(self.first).to(like), self.group)
+        return max(errors) > EXACT
 
     def live(self):
         "The same page beside a kernel: what `update` sends appears in it."
         ipywidgets = require('ipywidgets', 'lab')
-        if self.unknown:
-            frames = [self.prepared(name).live() for name in self.networks]
-            return ipywidgets.VBox(frames)
         self.mail = self.mail or ipywidgets.HTML(layout=dict(display='none'))
         html = f'<div data-mail="{self.mail.model_id}">{self.html()}</div>'
         page = dict(output_type='display_data', data={'text/html': html}, metadata={})
         return ipywidgets.VBox([ipywidgets.Output(outputs=[page]), self.mail])
+
+    def _ipython_display_(self):
+        "Above the live page a line, which shows where the kernel is gone."
+        from IPython.display import HTML, display
+        if _is_static() or self.unknown: raise NotImplementedError   # as any other object
+        bundle = self._repr_mimebundle_()
+        is_live = 'application/vnd.jupyter.widget-view+json' in bundle
+        if is_live: display(HTML(TEMPLATES.get_template('needs_kernel.html').render()))
+        display(bundle, raw=True)
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        bundle = super()._repr_mimebundle_()
+        if _is_static() or self.unknown: return bundle
+        try: return self.live()._repr_mimebundle_() | bundle
+        except ImportError: return bundle   # no ipywidgets: the page alone
 
     def update(self,
         networks:nn.Module|dict[str, nn.Module]|None=None, # others of these names

@@ -16,7 +16,16 @@ from eqtutor.nn import (
     LiftingConv2d,
     SelfAttention2d,
 )
-from eqtutor.widgets import AttentionMap, broken_twin, four_encodings, whole_page, whom_it_hears
+from eqtutor.nn.affine import LiftingAffineSelfConv2d, filters_at
+from eqtutor.widgets import (
+    AffineFilters,
+    AttentionMap,
+    broken_twin,
+    four_encodings,
+    looking_ahead,
+    whole_page,
+    whom_it_hears,
+)
 
 from .reading import faint, too_wide, unnamed
 
@@ -42,6 +51,11 @@ def digit(size=12):
     x = torch.zeros(size, size)
     x[2:10, 4:6] = x[2:4, 4:10] = 1
     return (x + .2*torch.rand(size, size, generator=generator)).clamp(0, 1)
+
+
+def as_bytes(x):
+    "A picture as it travels, `(1, 1, h, w)`."
+    return (x.mul(255).round()/255).double()[None, None]
 
 
 @cache
@@ -100,6 +114,32 @@ def elsewhere(layer, picture, moved, place, now):
     carried = act('p4', 1, before[None, None])[0, 0] if group == 'p4' else before.rot90(1, (1, 2))
     pose = 1 if group == 'p4' else 0
     return (after[pose] - carried[pose]).abs().sum().item()/2
+
+
+SEEN = """document.querySelector('.eqtutor-attention').widget.sights.map(
+  sight => [...sight.before])"""
+
+
+def test_the_filters_of_affine_self_convolution_are_those_of_torch(see):
+    torch.manual_seed(0)
+    layer = perturb_(LiftingAffineSelfConv2d(1, 1, 5, 'p4', heads=1)).double()
+    page = see(AttentionMap(AffineFilters(layer, 12), digit(), asks=(4, 5)))
+    got = torch.tensor(page.evaluate(SEEN)).view(4, 12, 12)[:, 2:7, 3:8]
+    want = filters_at(layer, as_bytes(digit()), 4, 5)[0, 0].float()
+    assert (got - want).abs().max() < 2e-3*want.abs().max()
+    with pytest.raises(ValueError, match='expected a layer of one channel out'):
+        AffineFilters(LiftingAffineSelfConv2d(1, 8, 3, 'p4'), 12)
+
+
+@pytest.mark.parametrize('turns', [True, False])
+def test_attention_by_hand_looks_ahead_as_torch_says(see, turns):
+    layer = looking_ahead(12, turns)
+    page = see(AttentionMap(layer, digit(), asks=(4, 5)))
+    got = torch.tensor(page.evaluate(SEEN)).view(4, 12, 12)
+    want = layer.attention(as_bytes(digit()), 4, 5)[0, 0, :, 0, 0].float()
+    assert (got - want).abs().max() < 2e-3 and (got[0].equal(got[1]) is not turns)
+    page.locator('.quarter').click()
+    assert all(('✓' if turns else '✗') in words for words in verdicts(page).values())
 
 
 def test_how_far_each_encoding_goes_along_is_what_torch_says(see):
@@ -298,6 +338,7 @@ def test_right_layers_follow_every_quarter_turn_and_wrong_ones_do_not(see, kind)
     page = see(widget)
     for _ in range(3):
         page.locator('.quarter').click()
+        settled(page)
         page.wait_for_function(DONE, timeout=20_000)
         said = verdicts(page)
         assert '✓ 0 %' in said['right'] and 'at most 0 %' in said['right']

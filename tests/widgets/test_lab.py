@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from eqtutor.tutor.exercise import STRICT_WHERE
-from eqtutor.widgets import moved_pixel
 
-from .examples import ROOT, drag, error_in, is_red, name_of
+from .examples import ROOT, drag
 
 LESSON = ROOT/'nbs'/'1_foundations'/'07_watch.ipynb'
 OWN = dict(JUPYTER_CONFIG_DIR='config', JUPYTER_DATA_DIR='data', JUPYTER_RUNTIME_DIR='runtime',
@@ -42,15 +41,6 @@ widget.update(pictures=picture.flip(1))
 '''
 
 
-METER = '''
-import torch
-from eqtutor.nn.convolution import LiftingConv2d
-from eqtutor.widgets import EquivarianceMeter
-torch.manual_seed(0)
-EquivarianceMeter(LiftingConv2d(1, 2, 3, 'p4', padding=1).eval(), torch.randn(9, 9), 'p4')
-'''
-
-
 def notebook(*cells):
     def code(i, text):
         return dict(cell_type='code', id=f'c{i}', source=text.strip(), metadata={}, outputs=[],
@@ -64,7 +54,7 @@ def prepare(folder):
     "A folder with the lesson and a short notebook, and settings that keep JupyterLab quiet."
     (folder/'work').mkdir()
     book = json.loads(LESSON.read_text(encoding='utf-8'))
-    books = {LESSON.name: book, 'turn.ipynb': notebook(*TURN), 'meter.ipynb': notebook(METER)}
+    books = {LESSON.name: book, 'turn.ipynb': notebook(*TURN), 'ended.ipynb': notebook(*TURN[:1])}
     for name, nb in books.items():
         (folder/'work'/name).write_text(json.dumps(nb), encoding='utf-8')
     keep_quiet(folder)
@@ -165,135 +155,54 @@ def lab(browser, server):
 
 
 class Live:
-    "A live widget in the notebook, found by its title."
-    def __init__(self, page, title):
+    "A widget in the notebook, the n-th of its kind: a page beside the kernel."
+    def __init__(self, page, n, kind='turn'):
         from playwright.sync_api import expect
         self.page, self.expect = page, expect
-        self.box = page.locator('.widget-vbox', has_text=title)
-        self.label, self.sliders = self.box.locator('output'), self.box.locator('.noUi-handle')
-        self.handle = self.sliders.last   # the group element's
-        self.handle.scroll_into_view_if_needed()
+        self.box = page.locator(f'.eqtutor-{kind}').nth(n)
+        self.slider, self.angle = self.box.locator('.turning input'), self.box.locator('.angle')
+        self.slider.scroll_into_view_if_needed()
 
-    def press(self, key, times=1):
-        self.handle.focus()
-        for _ in range(times): self.page.keyboard.press(key)
+    def turn(self, key, degrees):
+        self.slider.press(key)
+        self.expect(self.angle).to_have_text(f'{degrees}°', timeout=15_000)
 
-    def drag(self, part):
-        "The handle to a part of the slider's length, 0 to 1."
-        track = self.box.locator('.noUi-base').bounding_box()
-        handle = self.handle.bounding_box()
-        y = handle['y'] + handle['height']/2
-        begin, end = handle['x'] + handle['width']/2, track['x'] + part*track['width']
-        drag(self.page, (begin, y), (end, y))
-
-    def says(self, label): self.expect(self.label).to_have_text(label, timeout=15_000)
-    def text(self): return self.box.inner_text()
-    def images(self): return self.box.locator('img').evaluate_all('all => all.map(i => i.src)')
-
-    def holds(self, below=1e-5):
-        assert error_in(self.text()) < below and 'Equivariant:' in self.text()
-
-    def breaks(self):
-        assert error_in(self.text()) > 1e-2 and 'breaks the symmetry' in self.text()
-        assert is_red(self.box.locator('.bad'))
-
-    def shows(self, words): self.expect(self.box.get_by_text(words)).to_be_visible(timeout=15_000)
+    def says(self, words):
+        self.expect(self.box.locator('.verdict').first).to_contain_text(words, timeout=15_000)
 
 
 def test_keyboard_stops_at_every_group_element(lab):
-    live, pictures = Live(lab, 'Two p4 layers'), set()
-    live.press('Home')
-    for element in range(4):
-        live.says(f'element {element}: {90*element}°')
-        if element: live.holds()
-        else: live.shows('Nothing has moved yet')
-        pictures.add(tuple(live.images()))
-        live.press('ArrowRight')
-        live.says(f'{90*element + 1}°: not in C4, approximate')
-        assert re.search(r'approximate: .* differ by \d+%; .* by \d+% already', live.text())
-        assert 'Relative error' not in live.text()
-        live.press('ArrowLeft')
-        live.press('PageUp', 18)   # of 5 degrees each
-    assert len(pictures) == 4
+    live = Live(lab, 0)
+    live.turn('Home', 0)
+    for degrees in 90, 180, 270, 0:
+        live.turn('ArrowRight', degrees)
+        live.says('✓' if degrees else 'Turn the picture to test it')
 
 
 def test_mouse(lab):
-    live = Live(lab, 'Two p4 layers')
-    live.press('Home')
-    live.says('element 0: 0°')
-    start = live.images()
-    live.drag(.6)
-    live.says(re.compile(r'^2[01]\d°: not in C4, approximate$'))
-    assert re.search(r'differ by \d+%', live.text()) and live.images() != start
-    live.drag(-.2)
-    live.says('element 0: 0°')
-    assert live.images() == start
-    live.shows('Nothing has moved yet')
-
-
-def test_layer_and_channel(lab):
-    live = Live(lab, 'Two p4 layers')
-    live.press('Home')
-    layer, channel = live.box.get_by_label('layer'), live.box.get_by_label('channel')
-    live.expect(layer.locator('option:checked')).to_have_text('whole')
-    live.press('PageUp', 18)
-    live.says('element 1: 90°')
-    for choose in (lambda: layer.select_option('0'), lambda: channel.fill('3')):
-        before = live.images()[1]
-        choose()
-        lab.keyboard.press('Tab')   # a number counts when its field is left
-        live.expect(live.box.locator('img').nth(1)).not_to_have_attribute('src', before)
-        live.holds()
-
-
-def test_channel_that_is_not_there(lab):
-    live = Live(lab, 'Two p4 layers')
-    channel = live.box.get_by_label('channel')
-    for number, label in ('99', 'this choice does not work'), ('0', re.compile('element|not in')):
-        channel.fill(number)
-        lab.keyboard.press('Tab')
-        live.says(label)
-        assert ('channels 0..3' in live.text()) == (number == '99')
+    live = Live(lab, 0)
+    live.turn('Home', 0)
+    box = live.box.locator('.dial').bounding_box()
+    x, y, r = box['x'] + box['width']/2, box['y'] + box['height']/2, .46*box['width']
+    drag(lab, (x, y - r), (x - r, y))
+    live.expect(live.angle).to_have_text('90°', timeout=15_000)
+    live.says('✓')
 
 
 def test_broken_layer(lab):
-    live = Live(lab, 'Half a pool')
-    live.press('PageUp', 18)
-    live.says('element 1: 90°')
-    live.breaks()
-    live.press('PageUp', 18)
-    live.says('element 2: 180°')
-    live.holds()
+    live = Live(lab, 3)
+    live.turn('Home', 0)
+    for degrees, sign in (90, '✗'), (180, '✓'):
+        live.turn('ArrowRight', degrees)
+        live.says(sign)
 
 
-def test_click_and_turn(lab):
-    live = Live(lab, 'Where a pixel looks')
-    row, column, _ = live.sliders.all()
-    live.says('element 0: 0°')
-    place, pictures = [5, 8], set()
-    for slider, key, (down, right) in [(row, 'ArrowRight', (1, 0)), (column, 'ArrowRight', (0, 1)),
-                                       (row, 'End', (10, 0))]:
-        slider.focus()
-        lab.keyboard.press(key)
-        place = [place[0] + down, place[1] + right]
-        live.shows(f'Pixel: {name_of(place)} of the image as it was.')
-        live.shows('Nothing has moved yet')
-        pictures.add(tuple(live.images()))
-    for h in 1, 2, 3:
-        live.press('ArrowRight')
-        live.says(f'element {h}: {90*h}°')
-        live.shows(f'Now, marked: {name_of(moved_pixel("p4", h, place, 17))}.')
-        live.holds(1e-4)
-        pictures.add(tuple(live.images()))
-    assert len(pictures) == 6 and live.box.locator('.mark').is_visible()
-
-
-def test_click_and_turn_broken(lab):
-    live = Live(lab, 'All poses look to the right')
-    live.says('element 0: 0°')
-    live.press('ArrowRight')
-    live.says('element 1: 90°')
-    live.breaks()
+@pytest.mark.parametrize('n, sign', [(0, '✓'), (1, '✗')])
+def test_whom_a_pixel_hears(lab, n, sign):
+    live = Live(lab, n, 'attention')
+    live.box.locator('.quarter').click()
+    live.expect(live.angle).to_have_text('90°', timeout=15_000)
+    live.says(sign)
 
 
 LINE = '.eqtutor-needs-kernel'
@@ -309,14 +218,14 @@ def end_kernel(url, name):
 def test_a_widget_without_its_kernel_says_so(browser, server):
     from playwright.sync_api import expect
     with visitor(browser, server) as page:
-        open_notebook(page, server, 'meter.ipynb')
+        open_notebook(page, server, 'ended.ipynb')
         run_cell(page, 0)
         line = page.locator(LINE)
         expect(page.locator('.widget-vbox')).to_be_visible(timeout=60_000)
         expect(line).to_be_hidden()
         page.keyboard.press('Control+s')
         expect(page.locator('.jp-mod-dirty')).to_have_count(0)
-        end_kernel(server, 'meter.ipynb')
+        end_kernel(server, 'ended.ipynb')
         expect(line).to_be_visible(timeout=15_000)
         expect(line).to_contain_text('needs a running kernel')
 

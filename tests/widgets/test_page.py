@@ -1,37 +1,28 @@
-"What a widget is made of: its pages as text, what it refuses, and how quick it is."
-import json
+"What a widget is made of: its pages as text, its files, and what the site makes of its outputs."
 import re
-import statistics
-from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
 
-from eqtutor.groups import C, Group, get_group
-from eqtutor.measure import interleaved
+from eqtutor.actions import act
+from eqtutor.groups import C, D, Group, get_group
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.widgets import (
-    ClickAndTurn,
-    EquivarianceMeter,
-    RotateAndPermute,
+    CayleyExplorer,
+    PaintAndMove,
+    ShareOnce,
+    TurnThePicture,
+    moved_pixel,
+    raw_html,
+    share_once,
     whole_page,
 )
 
-from .examples import (
-    BROKEN,
-    MAKE,
-    ROOT,
-    error_in,
-    letter,
-    photograph,
-    textured,
-    two_layers,
-    unmoved,
-    window,
-)
+from .examples import MAKE, ROOT, letter, painted, two_layers
 
 page = import_module('eqtutor.widgets.page')
 ASSETS = ROOT/'eqtutor'/'widgets'
@@ -45,32 +36,18 @@ def test_pages_are_small_and_equal_on_every_run(name):
     first = MAKE[name]().html()
     torch.manual_seed(2)
     assert MAKE[name]().html() == first
-    assert len(first.encode()) < 500_000
+    assert len(first.encode()) < 180_000
     print(f'{name}: {len(first.encode())/1000:.0f} kB')
 
 
-@pytest.mark.parametrize('name', BROKEN)
-def test_widget_of_a_broken_layer_shows_it(name):
+@pytest.mark.parametrize('name', MAKE)
+def test_a_widget_is_shown_and_saved_as_the_same_page(name, tmp_path, monkeypatch):
+    monkeypatch.setenv('EQTUTOR_STATIC', '1')
     widget = MAKE[name]()
-    assert widget.expect_broken() is widget
-    assert '✗' in widget.fixed + widget.frame(1) and '✗' not in widget.frame(0)
-
-
-@pytest.mark.parametrize('name', ('right', 'p4m', 'click', 'whole', 'group'))
-def test_right_widget_is_not_taken_for_a_broken_one(name):
-    with pytest.raises(AssertionError, match='shows ✗ at no position'):
-        MAKE[name]().expect_broken()
-
-
-def test_twin_whose_fault_the_widget_does_not_call_is_refused():
-    class Written(nn.Module):
-        "Its `forward` is broken, and the widget looks at something else."
-        layers = two_layers()
-        def forward(self, x): return self.layers(x)[:, :, [0, 0, 0, 0]]
-        def window(self, *where): return window(self.layers)(*where)
-    with pytest.raises(AssertionError, match='does the widget call what was broken'):
-        ClickAndTurn(Written().window, textured(), 'p4').expect_broken()
-    RotateAndPermute(Written(), letter(), 'p4').expect_broken()
+    bundle = widget._repr_mimebundle_()
+    assert set(bundle) == {'text/plain', 'text/html'} and bundle['text/html'] == widget.html()
+    saved = widget.save(tmp_path/'saved.html').read_text(encoding='utf-8')
+    assert widget.html().strip() in saved and 'src="http' not in saved
 
 
 # --- nothing that comes from outside is taken for HTML
@@ -81,37 +58,25 @@ EVIL = '</script><img src=x onerror=alert(1)>\'"&'
 def evil_pages():
     group = Group(EVIL, get_group('p4').matrices)
     lift = LiftingConv2d(1, 2, 3, group, padding=1)
-    yield EquivarianceMeter(nn.Sequential(lift), letter(), group).html()
-    yield RotateAndPermute(lift, letter(), group, title=EVIL).at(33.)[1]
-    yield RotateAndPermute(lift, letter(), group, title=EVIL).html()
-    yield ClickAndTurn(window(two_layers()), textured(), 'p4', what=EVIL, title=EVIL).html()
-    yield page.frames_html(['<p>x</p>', '<p>y</p>'], [EVIL, 'b'], EVIL)
-    yield page.html_table({EVIL: {EVIL: .5}})
+    yield TurnThePicture({EVIL: lift}, {EVIL: letter()}, title=EVIL, note=EVIL).html()
+    yield CayleyExplorer(group).html()
+    yield PaintAndMove(painted(), 'p4m', what=EVIL, title=EVIL).html()
     yield whole_page(EVIL)
 
 
 def test_what_comes_from_outside_is_escaped():
     for html in evil_pages():
-        assert '<img src=x' not in html and '&lt;img src=x' in html
+        assert '<img src=x' not in html and ('&lt;img src=x' in html or 'u003cimg src=x' in html)
         assert html.count('<script') == html.count('</script>')
-
-
-def test_data_survive_and_cannot_end_their_script():
-    html = ClickAndTurn(window(two_layers()), textured(), 'p4', what=EVIL).html()
-    data = re.search(r'<script type="application/json">(.*?)</script>', html)[1]
-    assert not {*'<>&\''} & {*data}
-    parts = json.loads(data)
-    assert parts.keys() == {'start', 'to', 'at', 'pictures', 'labels', 'frames', 'pieces'}
-    assert any('onerror' in piece for piece in parts['pieces'])
 
 
 # --- files
 
-def test_page_holds_its_files_as_they_are():
-    html = MAKE['click']().html()
-    for file in 'widget.css', 'spots.css', 'spots.js':
-        assert (ASSETS/file).read_text(encoding='utf-8').strip() in html, file
-    assert (ASSETS/'frames.js').read_text(encoding='utf-8').strip() in MAKE['right']().html()
+def test_scripts_styles_and_the_engine_stand_on_a_page_once():
+    htmls = [make().html() for make in MAKE.values()]
+    text = whole_page('all', *htmls)
+    assert len(text) < .6*sum(map(len, htmls)) and text.count('eqtutorShared ??=') == 1
+    for part in 'Turn', 'Attention', 'Cayley', 'Paint': assert text.count(f'eqtutor{part} ??=') == 1
 
 
 def faults(text):
@@ -144,129 +109,68 @@ def test_files_are_packaged():
     assert "'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors']" in setup
 
 
+# --- what the site makes of stored outputs
+
+def test_what_outputs_have_in_common_stands_on_a_page_once():
+    a, b = (f'<style id="eqtutor-{name}">p</style>' for name in ('0a', '0b'))
+    assert share_once(a + 'one', a + b + 'two') == [a + 'one', b + 'two']
+    shown = [{'data': {'text/html': text}} for text in (a + 'one', a + 'two')]
+    ShareOnce(SimpleNamespace(cells=[{'outputs': [one]} for one in shown])).begin()
+    assert [one['data']['text/html'] for one in shown] == [a + 'one', 'two']
+
+
+def test_stored_html_becomes_a_raw_block_to_which_quarto_adds_nothing():
+    cell = {'outputs': [{'data': {'text/html': ['<b>', 'x</b>']}}, {'text': 'plain'}]}
+    raw_html(cell)
+    raw = {'text/markdown': '`````{=html}\n<b>x</b>\n`````\n'}
+    assert cell['outputs'] == [{'data': raw}, {'text': 'plain'}]
+
+
 # --- what does not fit is refused in words
 
-def test_pictures_refuse_what_is_no_map():
-    with pytest.raises(ValueError, match=r'expected a map \(h, w\)'): page.png_uri(torch.ones(3))
-    with pytest.raises(ValueError, match='NaN or infinity'): page.png_uri(torch.ones(3, 3)/0)
-    with pytest.raises(ValueError, match='one caption a map'):
-        page.strip_row(torch.ones(2, 3, 3), ['a'], 't')
-    with pytest.raises(ValueError, match='zip'):
-        page.panel_row(torch.ones(2, 3, 3), ['a'], 't')
-    with pytest.raises(ValueError, match='one label a frame'): page.frames_html(['x'], [], 't')
+@pytest.mark.parametrize('image, words', [
+    (torch.ones(28, 20), 'must be square'), (letter()/0, 'NaN or infinity'),
+    (torch.ones(2, 1, 8, 8), 'expected one image'), (letter()*2, 'expected 0 to 1')])
+def test_pictures_that_do_not_fit_are_refused(image, words):
+    with pytest.raises(ValueError, match=words): TurnThePicture(two_layers(), image)
 
 
-@pytest.mark.parametrize('image, group, more, words', [
-    (torch.ones(28, 20), 'p4', {}, 'must be square'),
-    (letter()/0, 'p4', {}, 'NaN or infinity'),
-    (torch.ones(2, 1, 8, 8), 'p4', {}, 'expected one image'),
-    (letter(), 'p4m', {}, 'has 4 poses, but D4 has order 8'),
-    (letter(), 'p4', dict(channel=4), r'channels 0\.\.3'),
-    (letter(), 'p4', dict(until='7'), "no layer '7'")])
-def test_rotate_and_permute_refuses(image, group, more, words):
-    with pytest.raises(ValueError, match=words):
-        RotateAndPermute(two_layers(), image, group, **more)
+# --- places, and the walk through a group
+
+@pytest.mark.parametrize('n', [6, 7])
+def test_a_bright_pixel_goes_where_moved_pixel_says(n):
+    bright = F.one_hot(torch.tensor(n + 2), n*n).view(1, 1, n, n)    # row 1, column 2
+    for h in D(4).elements:
+        place = act('p4m', h, bright)[0, 0].nonzero()[0].tolist()
+        assert moved_pixel('p4m', h, (1, 2), n) == tuple(place)
 
 
-def test_rotate_and_permute_refuses_layers_and_angles():
-    net = two_layers()
-    with pytest.raises(ValueError, match='the layer has the group C4, the widget D4'):
-        RotateAndPermute(net[0], letter(), 'p4m')
-    with pytest.raises(ValueError, match='choose a layer whose output is an image'):
-        RotateAndPermute(nn.Sequential(net, nn.Flatten()), letter(), 'p4')
-    with pytest.raises(ValueError, match='has no mirrors'):
-        RotateAndPermute(net, letter(), 'p4').at(30, mirror=True)
+def test_explorer_reads_its_facts_from_the_tables():
+    explorer = CayleyExplorer('p4m')
+    assert explorer.facts(1) == 'order 4 · inverse 3 · commutes with 0, 1, 2, 3'
 
 
-@pytest.mark.parametrize('group, pixels, words', [
-    ('p4', [(7, 0)], r'rows and columns are 0\.\.6'), ('p4', 9, r'choose 1\.\.7'),
-    ('p4', [], 'at least one'), (C(8), 5, 'expected a subgroup of D4')])
-def test_pixels_that_cannot_be_clicked_are_refused(group, pixels, words):
-    with pytest.raises(ValueError, match=words): page.clickable(group, 7, pixels)
+@pytest.mark.parametrize('group', [C(4), D(4), C(8), D(3), D(1)], ids=lambda H: H.name)
+def test_a_walk_through_a_group(visit, group):
+    "At each g: where each element goes, what is said, and where the letters stand on the map."
+    page = visit(whole_page('group', CayleyExplorer(group).html()))
+    slider = page.get_by_role('slider')
+    for g in group.elements:
+        ways = ', '.join(f'{h} to {q}' for h, q in enumerate(group.mul[g].tolist()))
+        assert page.locator('.arrows').get_attribute('aria-label').endswith(f': {ways}')
+        assert page.locator('.angle').inner_text() == f'g = {g}: {group.describe(g)}'
+        assert page.locator('.map text').all_text_contents() == [*map(str, group.mul[g].tolist())]
+        slider.press('ArrowRight')
+        now = f"walk.g={min(g + 1, len(group) - 1)}"
+        page.wait_for_function('now => location.hash.includes(now)', arg=now)
+    page.reload()
+    assert slider.input_value() == str(len(group) - 1)
 
 
-@pytest.mark.parametrize('look, group, more, words', [
-    (window(two_layers()), 'p4m', {}, 'gives 4 panels, but D4 has order 8'),
-    (lambda *a: torch.ones(4, 3, 5), 'p4', {}, r'gives shape \(4, 3, 5\)'),
-    (lambda *a: 1., 'p4', {}, 'gives a float'),
-    (lambda *a: torch.ones(4, 3, 3)/0, 'p4', {}, 'NaN or infinity'),
-    (window(two_layers()), 'p4', dict(signed=False), 'say signed=True'),
-    (window(two_layers()), C(8), {}, 'expected a subgroup of D4'),
-    (lambda x, r, c: torch.ones(4, *[3 + (r + c) % 2]*2), 'p4', dict(pixels=[(3, 4)]),
-     'expected one shape')])
-def test_click_and_turn_refuses(look, group, more, words):
-    with pytest.raises(ValueError, match=words): ClickAndTurn(look, textured(), group, **more)
-
-
-def test_click_and_turn_refuses_places_and_pages():
-    widget = MAKE['click']()
-    with pytest.raises(ValueError, match=r'rows and columns are 0\.\.27'): widget.at(28, 0)
-    with pytest.raises(ValueError, match=r'has the elements 0\.\.3'): widget.at(3, 3, 4)
-    with pytest.raises(ValueError, match='must be square'):
-        ClickAndTurn(window(two_layers()), torch.ones(28, 20), 'p4')
-    with pytest.raises(ValueError, match='offer fewer pixels than 16'):
-        ClickAndTurn(window(two_layers()), textured(), 'p4', kilobytes=9).html()
-
-
-@pytest.mark.parametrize('value', (0., 1.))
-def test_panels_without_pattern_prove_nothing(value):
-    widget = ClickAndTurn(lambda *a: torch.full((4, 3, 3), value), letter(), 'p4')
-    assert 'no pattern at this pixel' in widget.at(3, 3, 1)[1]
-
-
-def test_broken_look_has_the_error_of_its_panels():
-    look = unmoved(two_layers())
-    assert error_in(ClickAndTurn(look, textured(), 'p4').frame(1)) > 1e-2
-
-
-# --- the live face is quick
-
-def in_forward_passes(layers, *steps):
-    "The longest of some steps, beside the layers alone, on one thread; they take turns."
-    x = photograph()[None, None]
-    names = {f'step {i}': step for i, step in enumerate(steps)}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)   # more are faster, but wait for each other on a busy machine
-    try: times = interleaved({'layers': lambda: layers(x), **names}, repeats=9)
-    finally: torch.set_num_threads(threads)
-    layers_alone, *others = map(statistics.median, times.values())
-    return max(others)/layers_alone
-
-
-def is_quick(most, layers, *steps):
-    "One measurement may be spoilt, not all."
-    for _ in range(4):
-        ratio = in_forward_passes(layers, *steps)
-        print(f'a step of the live face, 96×96: {ratio:.1f} forward passes')
-        if ratio < most: return True
-    return False
-
-
-def runs(layers, step):
-    "How often a step runs the layers."
-    calls = []
-    with layers.register_forward_hook(lambda *call: calls.append(1)): step()
-    return len(calls)
-
-
-def test_a_move_to_another_pixel_takes_little_more_than_its_two_forward_passes(processor_time):
-    layers = two_layers(channels=8)
-    widget = ClickAndTurn(window(layers), photograph(), 'p4')
-    steps = [partial(widget.at, row, 17, 1) for row in range(3)]
-    assert [runs(layers, step) for step in steps] == [2]*3
-    assert is_quick(4, layers, *steps)
-
-
-def test_a_slider_step_on_a_photograph_takes_little_more_than_its_two_passes(processor_time):
-    layers = two_layers(channels=8)
-    widget = RotateAndPermute(layers, photograph(), 'p4')
-    steps = [partial(widget.at, degrees) for degrees in (90, 180, 37, 225)]
-    assert [runs(layers, step) for step in steps] == [2]*4
-    assert is_quick(6, layers, *steps)
-
-
-def test_a_step_that_dawdles_is_noticed(processor_time):
-    layers, x = two_layers(channels=8), photograph()[None, None]
-    def dawdles():
-        for _ in range(8): layers(x)
-    assert not is_quick(6, layers, dawdles) and runs(layers, dawdles) == 8
+def test_the_letters_are_moved_as_the_group_says(visit):
+    page = visit(whole_page('group', CayleyExplorer('p4m').html()))
+    found = page.locator('.before .letter').evaluate_all("""all => all.map(each => {
+      const { a, b, c, d } = each.transform.baseVal.consolidate().matrix;
+      return [[a, -c], [-b, d]];     // y points up
+    })""")
+    assert torch.equal(torch.tensor(found), D(4).matrices.float())

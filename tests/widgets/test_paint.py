@@ -23,23 +23,22 @@ def panels(group, *painted):
 def widget(group=C(4)): return PaintAndMove(panels(group, (1, 0, 0)), group)
 
 
-def scale(group, box):
-    "Pixels of the screen for one of the canvas: panels of 60, and 10 between them."
-    return box['width']/(len(group)*70 - 10)
+VALUES = "document.querySelector('.eqtutor-paint').widget"
 
 
 @pytest.mark.parametrize('group', [C(2), C(4), D(1), D(2), D(4)], ids=lambda H: H.name)
-def test_the_page_moves_panels_as_the_group_acts(group):
-    f = torch.randn(len(group), SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-    paint = PaintAndMove(f, group)
+def test_the_page_moves_panels_as_the_group_acts(visit, group):
+    f = torch.randn(len(group), SIZE, SIZE, generator=torch.Generator().manual_seed(0)) > 0
+    page = visit(whole_page('paint', PaintAndMove(f, group).html()))
     for h in group.elements:
-        moved = f.flatten()[paint.sources(h)]
-        assert torch.equal(moved, act(group, h, f[None, None])[0, 0])
+        moved = page.evaluate(f'[...{VALUES}.movedBy({h})]')
+        want = act(group, h, f.double()[None, None])[0, 0]
+        assert torch.equal(torch.tensor(moved).view_as(want).double(), want)
 
 
 def test_an_image_has_one_panel():
     paint = PaintAndMove(torch.eye(SIZE)[None], 'p4')
-    assert paint.sources(1).shape == (1, SIZE, SIZE) and paint.html().count('<canvas') == 4
+    assert len(re.findall('class="row (?:sheet|moved)"', paint.html())) == 4
 
 
 @pytest.mark.parametrize('f, group', [(torch.zeros(3, 5, 5), 'p4'), (torch.zeros(4, 5, 6), 'p4'),
@@ -61,38 +60,68 @@ def wanted(group, place):
 
 
 def dark(page, number):
-    "How many cells of a canvas are painted."
-    return page.evaluate('''number => {
-      const canvas = document.querySelectorAll('.eqtutor-paint canvas')[number];
-      const copy = new OffscreenCanvas(canvas.width, canvas.height);
-      const pen = copy.getContext('2d', { willReadFrequently: true });
-      pen.drawImage(canvas, 0, 0);
-      const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
-      const cells = [];
-      for (let y = 5; y < canvas.height; y += 12) for (let x = 5; x < canvas.width; x++) {
-        const panel = Math.floor(x / 70);
-        if ((x - panel * 70) % 12 === 5 && x - panel * 70 < 60) {
-          cells.push(data[4 * (y * canvas.width + x)] === 0x12);
-        }
-      }
-      return cells.filter(Boolean).length;
-    }''', number)
+    "How many pixels of a row are painted."
+    return page.evaluate("""number => {
+      const row = document.querySelectorAll('.eqtutor-paint .row')[number];
+      const canvases = [...row.querySelectorAll('canvas')];
+      const ink = getComputedStyle(document.querySelector('.eqtutor-paint')).color;
+      const red = Number(ink.match(/\\d+/)[0]);
+      return canvases.flatMap(canvas => {
+        const copy = new OffscreenCanvas(canvas.width, canvas.height);
+        const pen = copy.getContext('2d', { willReadFrequently: true });
+        pen.drawImage(canvas, 0, 0);
+        const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+        return [...data].filter((value, i) => i % 4 === 0 && value === red);
+      }).length;
+    }""", number)
+
+
+def rings(page):
+    "In each row the panel, row and column of the ring."
+    return [tuple(place) for place in page.evaluate("""size => {
+      const rows = [...document.querySelectorAll('.eqtutor-paint .row')];
+      return rows.map(row => {
+        const panels = [...row.children];
+        const panel = panels.findIndex(each => !each.querySelector('.spot').hidden);
+        const ring = panels[panel].querySelector('.spot').getBoundingClientRect();
+        const box = panels[panel].querySelector('canvas').getBoundingClientRect();
+        const at = (value, start, length) => Math.floor(((value - start) / length) * size);
+        return [panel, at(ring.top + ring.height / 2, box.top, box.height),
+          at(ring.left + ring.width / 2, box.left, box.width)];
+      });
+    }""", SIZE)]
+
+
+def settled(page): page.wait_for_function(f'!{VALUES}.frame && !{VALUES}.settling')
+
+
+def pixel(page, panel, row, column):
+    "Where a pixel of the first row is on the screen."
+    box = page.locator('.sheet canvas').nth(panel).bounding_box()
+    return (box['x'] + box['width']*(column + .5)/SIZE, box['y'] + box['height']*(row + .5)/SIZE)
 
 
 @pytest.mark.parametrize('group', [C(4), D(1), D(4)], ids=lambda H: H.name)
 def test_keys_and_clicks_paint_and_the_moves_follow(visit, group):
     page = visit(whole_page('paint', widget(group).html()))
-    assert ends(page) == wanted(group, (1, 0, 0))
-    original = page.locator('canvas.original')
-    original.focus()
+    settled(page)
+    assert ends(page) == rings(page) == wanted(group, (1, 0, 0))
+    page.locator('.sheet').focus()
     page.keyboard.press('ArrowDown')
-    assert ends(page) == wanted(group, (1, 1, 0)) and dark(page, 0) == 1
+    settled(page)
+    assert ends(page) == rings(page) == wanted(group, (1, 1, 0)) and dark(page, 0) == 1
     page.keyboard.press(' ')
+    settled(page)
     assert [dark(page, n) for n in range(len(group))] == [2]*len(group)
-    one, last = scale(group, original.bounding_box()), len(group) - 1
-    original.click(position=dict(x=(last*70 + 3*12 + 5)*one, y=(4*12 + 5)*one))
-    assert ends(page) == wanted(group, (last, 4, 3)) and dark(page, 1) == 3
+    last = len(group) - 1
+    page.mouse.click(*pixel(page, last, 4, 3))
+    settled(page)
+    assert ends(page) == rings(page) == wanted(group, (last, 4, 3)) and dark(page, 1) == 3
+    page.reload()
+    settled(page)
+    assert dark(page, 0) == 3, 'the address brings it back'
     page.get_by_role('button').click()
+    settled(page)
     assert [dark(page, n) for n in range(len(group))] == [0]*len(group)
 
 
@@ -100,12 +129,11 @@ def test_keys_and_clicks_paint_and_the_moves_follow(visit, group):
 @pytest.mark.parametrize('width', WIDTHS)
 def test_a_stroke_paints_what_it_passes(visit, width, group):
     page = visit(whole_page('paint', widget(group).html()), width)
-    box = page.locator('canvas.original').bounding_box()
-    one = scale(group, box)
-    page.mouse.move(box['x'] + 5*one, box['y'] + 17*one)
+    page.mouse.move(*pixel(page, 0, 1, 0))
     page.mouse.down()
-    page.mouse.move(box['x'] + 53*one, box['y'] + 17*one, steps=20)
+    page.mouse.move(*pixel(page, 0, 1, 4), steps=20)
     page.mouse.up()
-    page.mouse.move(box['x'] + 53*one, box['y'] + 53*one, steps=5)
+    page.mouse.move(*pixel(page, 0, 4, 4), steps=5)
+    settled(page)
     assert [dark(page, n) for n in range(len(group))] == [6]*len(group)
     assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
