@@ -112,24 +112,6 @@ def next_chapter(nb):
         yield f'the first link after "**Next" does not lead to {to}'
 
 
-# --- cells of code
-
-INSTALL = ("! [ -e /content ] && pip install -Uqq 'eqtutor[train]' fastcore ipywidgets"
-           '  # on Colab')
-
-def installs(nb):
-    "On Colab, and only there, a chapter installs the package: in a cell that nobody else sees."
-    if '/' not in nb.name: return
-    first, *others = (c['source'] for c in nb.code())
-    flags = directives(first)
-    unseen = 'default_exp' in flags or {'hide', 'teacher'} <= flags.keys()
-    if INSTALL not in first.splitlines() or flags.get('eval') != 'false' or not unseen:
-        yield (f'the first cell of code is {INSTALL!r} with `#| eval: false`, and '
-               '`#| default_exp` or `#| hide` and `#| teacher`')
-    if any(re.search(r'^\s*[!%].*\bpip install', source, re.M) for source in others):
-        yield 'another cell installs something'
-
-
 # --- what is stored
 
 VALUES = (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Tuple, ast.List,
@@ -161,8 +143,8 @@ def stored_noise(nb):
         if 'application/vnd.jupyter.widget-view+json' in data: yield f'cell {i} stores a view'
 
 
-RULES = [title, head, answers, folds, references, markup, tables, next_chapter, installs,
-         stored_outputs, stored_noise]
+RULES = [title, head, answers, folds, references, markup, tables, next_chapter, stored_outputs,
+         stored_noise]
 
 
 @pytest.mark.parametrize('name', BOOK)

@@ -25,7 +25,6 @@ EMPTY_PROOF = '*Your proof:*'
 LEFT_OUT = {'slow': 'takes long', 'cuda': 'needs a GPU', 'browser': 'needs a browser',
             'data': 'needs data that is downloaded', 'sandbox': 'needs bubblewrap'}
 TEACHERS = '31_labs', '33_teaching'   # chapters that a student's course does without
-INSTALLS = re.compile(r'^! .*pip install.*$', re.M)   # the package, on Colab
 
 
 # --- a solution without its body
@@ -171,7 +170,6 @@ def is_copied(
     "Is a cell for those who open the copy, and no part of how the package is made?"
     if cell['cell_type'] != 'code': return True
     source = ''.join(cell['source'])
-    if INSTALLS.search(source): return False
     flags = CodeCell(source).flags.keys()
     if 'repository' in flags and not cell['outputs']: return False
     return 'default_exp' not in flags and (how.solutions or 'teacher' not in flags)

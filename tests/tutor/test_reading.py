@@ -151,7 +151,7 @@ OPEN = r'^#\| (cuda|slow|data|sandbox|browser|eval: false)'   # listed, and not 
 
 def authors_cells(nb, kind):
     "The author's cells that a copy has: kind and source."
-    dropped = r'^#\|\s*default_exp|pip install' + r'|^#\|\s*teacher'*(kind != 'solutions')
+    dropped = r'^#\|\s*default_exp' + r'|^#\|\s*teacher'*(kind != 'solutions')
     for c in BOOK[chapter_path(nb.json['metadata']['eqtutor']['chapter'])].cells:
         if c['cell_type'] == 'code' and re.search(dropped, c['source'], re.M): continue
         if '#| repository' in c['source'] and not c['outputs']: continue
