@@ -57,7 +57,7 @@ def prepare(folder):
     books = {LESSON.name: book, 'turn.ipynb': notebook(*TURN), 'ended.ipynb': notebook(*TURN[:1])}
     for name, nb in books.items():
         (folder/'work'/name).write_text(json.dumps(nb), encoding='utf-8')
-    keep_quiet(folder)
+    keep_quiet(folder, {'notebook-extension/tracker': dict(windowingMode='none')})
 
 
 def keep_quiet(folder, more=()):
@@ -182,6 +182,7 @@ def test_keyboard_stops_at_every_group_element(lab):
 def test_mouse(lab):
     live = Live(lab, 0)
     live.turn('Home', 0)
+    live.box.locator('.dial').scroll_into_view_if_needed()
     box = live.box.locator('.dial').bounding_box()
     x, y, r = box['x'] + box['width']/2, box['y'] + box['height']/2, .46*box['width']
     drag(lab, (x, y - r), (x - r, y))
