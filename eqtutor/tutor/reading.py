@@ -174,6 +174,10 @@ def folded(
     return code if said else f'# {words}\n{code}', hidden
 
 
+# a fold of the page that is several cells of a notebook: 'Answer, with the picture'
+WITH = re.compile(r', with the (?:\w+ )?(?:picture|table|network|figure)s?$')
+
+
 def shown_as(
     cell:CodeCell,
     words:str,     # on its fold
@@ -181,7 +185,8 @@ def shown_as(
     "What to write on the fold of what a cell puts out."
     kind = 'table' if cell.table else 'output'
     if cell.kinds & {*DRAWN}: kind = 'picture'
-    return words if kind in words else f'{words}: the {kind}'
+    alone = WITH.sub('', words)   # the words stand in a cell of their own
+    return words if kind in alone else f'{alone}: the {kind}'
 
 
 def answer(
@@ -346,7 +351,7 @@ class Reader:
         for part in [source] if whole else behind_folds(source):
             first, last = folds_of_text(part)
             if first:
-                own, = self.own_words(first, first)
+                own, = self.own_words(first, WITH.sub(', in words', first))
                 part = part.replace(f'<summary>{first}<', f'<summary>{own}<', 1)
             if last != first: self.before = last, frozenset({last})
             yield self.markdown(part)

@@ -78,6 +78,15 @@ def test_an_answer_is_folded_with_its_caption_and_what_it_puts_out():
     assert "fold_output('Answer: the picture', '*Figure 1.* The end.')" in source
 
 
+def test_parts_of_an_answer_with_a_picture_say_which_they_are():
+    words = 'Answer, with the picture'
+    text = TEXT.replace('Answer', words)
+    picture = (f'#| fold {words}\n#| fig-cap: "The end."\nplot(x)', 'image/png')
+    said = ''.join(''.join(c['source']) for c in cells_of(text, picture))
+    assert '<summary>Answer, in words<' in said and "'Answer: the picture'" in said
+    assert 'continued' not in said
+
+
 LISTED = '*Not part of Run All. To run it, copy it into a new cell:*\n\n```python\n{}\n```'
 
 @pytest.mark.parametrize('cells, read', [
