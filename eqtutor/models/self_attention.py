@@ -1,5 +1,5 @@
-"""The networks of P3: how they are built, what a larger window costs and buys, and whether it
-all pays.
+"""What P3 claims for its networks, what is shown here and by which runs, what is not, and what
+it all costs.
 
 P3: David W. Romero, Jean-Baptiste Cordonnier, Group Equivariant Stand-Alone Self-Attention For
 Vision, 2021, https://arxiv.org/abs/2010.00977

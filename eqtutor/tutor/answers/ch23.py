@@ -158,7 +158,7 @@ EXERCISES = [
         Mistake(one_copy, 'The gradient of the weights is held too: twice as many.'),
         Mistake(without_the_four_bytes, 'A number of float32 takes 4 bytes.'),
         Mistake(two_poses,
-                'The weights have *three* poses: of the target, of the asker, of the source.'),
+                'The weights have *three* poses: of the target, of the query, of the source.'),
         Mistake(five_offsets, 'The window has 5×5 = 25 offsets.'),
     ]),
 ]
