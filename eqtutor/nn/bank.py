@@ -59,6 +59,19 @@ class BankLayer(IndexTables):
         self.in_poses = 1 if self.lifts else len(self.group)
         self.out_poses = 1 if self.projects else len(self.group)
 
+    def make_weights(self,
+        bias:bool,                       # one per output channel, shared over the group
+        device:torch.device|str|None,    # where they lie
+        dtype:torch.dtype|None,
+    )->None:
+        "Room for the weights: a slice for each pose where both ends have poses, else one."
+        k, n = self.kernel_size, len(self.group)
+        slices = () if self.lifts or self.projects else (n,)
+        shape = self.out_channels, self.in_channels//self.groups, *slices, k, k
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        zeros = torch.zeros(self.out_channels, device=device, dtype=dtype)
+        self.bias = nn.Parameter(zeros) if bias else None
+
     def reset_parameters(self)->None:
         "Start so that the signal keeps its size under ReLU (He et al. 2015)."
         energy:float = self.kernel_size**2

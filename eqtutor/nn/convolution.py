@@ -1,5 +1,5 @@
-"""Every linear layer that respects a symmetry is a group convolution, and a group convolution is
-one gather and one conv2d.
+"""Every linear layer between feature maps on $G$ that respects the symmetry is a group
+convolution, and that is one gather and one conv2d.
 
 P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
 Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
@@ -13,7 +13,7 @@ __all__ = ['bank_index', 'EquivariantConv2d', 'LiftingConv2d', 'GroupConv2d', 'P
 # %% ../../nbs/1_foundations/05_convolution.ipynb #00000003
 import torch
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core import moved_entries
 from ..groups import Group
@@ -99,12 +99,7 @@ class EquivariantConv2d(BankLayer):
     ):
         super().__init__(in_channels, out_channels, kernel_size, group, stride,
                          padding, dilation, strict, groups, padding_mode)
-        k, n = self.kernel_size, len(self.group)
-        slices = () if self.lifts or self.projects else (n,)
-        shape = out_channels, in_channels//groups, *slices, k, k
-        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-        zeros = torch.zeros(out_channels, device=device, dtype=dtype)
-        self.bias = nn.Parameter(zeros) if bias else None
+        self.make_weights(bias, device, dtype)
         self.make_tables()
         self.reset_parameters()
 

@@ -35,7 +35,7 @@ from .subgroups import ordered_cosets, subgroup_of
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000a
 class GroupBatchNorm2d(nn.BatchNorm3d):
-    """Batch norm of a feature map `(b, c, |H|, h, w)`; scale and shift per channel.
+    """Batch norm of `(b, c, |H|, rows, cols)`; scale and shift per channel.
 
     In words: of each channel the mean is taken off, and the rest is divided by the standard
     deviation, both over the batch, all poses and all places; then it is scaled and shifted.
@@ -88,7 +88,7 @@ class GroupBatchNorm2d(nn.BatchNorm3d):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000000c
 class GroupLayerNorm2d(nn.LayerNorm):
-    """Layer norm over the channels of `(b, c, |H|, h, w)`; scale and shift per channel.
+    """Layer norm of `(b, c, |H|, rows, cols)` over the channels, with shared affine.
 
     In words: at each place and pose the mean of the channels is taken off, and the rest is
     divided by their standard deviation; then each channel is scaled and shifted, alike in
@@ -134,12 +134,12 @@ class GroupLayerNorm2d(nn.LayerNorm):
 
     def forward(self, f:Tensor)->Tensor:
         check_feature_map(f, type(self).__name__, self.normalized_shape[0])
-        y = super().forward(rearrange(f, 'b c g h w -> b g h w c'))
-        return rearrange(y, 'b g h w c -> b c g h w')
+        y = super().forward(rearrange(f, 'b c q y x -> b q y x c'))
+        return rearrange(y, 'b q y x c -> b c q y x')
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #00000018
 class SpatialPool2d(nn.Module):
-    """Max or mean of windows of `(b, c, h, w)`, `(b, c, |H|, h, w)`; exact, or an error.
+    """Max or mean of windows of an image or a feature map on G; exact, or an error.
 
     In words: the largest number of each window, or the mean, in every channel and pose by
     itself.
@@ -214,7 +214,7 @@ class SpatialPool2d(nn.Module):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #0000001d
 class GroupPool(IndexTables):
-    """Max or mean over the poses: `(b, c, |H|, h, w)` to an image `(b, c, h, w)`.
+    """Max or mean over the poses: `(b, c, |H|, rows, cols)` to `(b, c, rows, cols)`.
 
     In words: at each place the largest number of the poses, or their mean. The result is an
     image that turns with the input; its channels no longer know in which pose they were
@@ -228,8 +228,8 @@ class GroupPool(IndexTables):
     group : Group | str | None, default None
         whose poses come in; needed with `subgroup` alone
     subgroup : Group | str | Sequence[int] | None, default None
-        pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, h, w)` remains, a
-        feature map on `out_group` where the cosets are those of one (chapter 16)
+        pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, rows, cols)`
+        remains, a feature map on `out_group` if the cosets are those of one (ch. 16)
 
     Notes
     -----
@@ -255,8 +255,8 @@ class GroupPool(IndexTables):
     def __init__(self,
         reduce:str='max', # 'max' or 'mean'
         group:Group|str|None=None, # whose poses come in; needed with `subgroup` alone
-        # pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, h, w)` remains, a
-        # feature map on `out_group` where the cosets are those of one (chapter 16)
+        # pool over each coset hK of this subgroup K: `(b, c, |H|/|K|, rows, cols)`
+        # remains, a feature map on `out_group` if the cosets are those of one (ch. 16)
         subgroup:Group|str|Sequence[int]|None=None,
     ):
         super().__init__()
@@ -279,7 +279,7 @@ class GroupPool(IndexTables):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #473d3f18
 class GroupGroupNorm2d(nn.GroupNorm):
-    """Group norm of `(b, c, |H|, h, w)`, poses and places of some channels together.
+    """Group norm of `(b, c, |H|, rows, cols)`: some channels, all poses and places.
 
     In words: the channels are parted into num_groups blocks. Of each block the mean is
     taken off, and the rest is divided by the standard deviation, both over its channels,
@@ -326,7 +326,7 @@ class GroupGroupNorm2d(nn.GroupNorm):
         return super().forward(f)
 
 class GroupInstanceNorm2d(nn.InstanceNorm3d):
-    """Instance norm of `(b, c, |H|, h, w)`, poses and places of one channel together.
+    """Instance norm of `(b, c, |H|, rows, cols)`: a channel, all poses and places.
 
     In words: of each channel the mean is taken off, and the rest is divided by the standard
     deviation, both over all poses and all places of one picture. With affine=True each
@@ -375,7 +375,7 @@ class GroupInstanceNorm2d(nn.InstanceNorm3d):
 
 # %% ../../nbs/1_foundations/06_layers.ipynb #b7726f82
 class GroupAdaptivePool2d(nn.Module):
-    """`(b, c, h, w)` or `(b, c, |H|, h, w)` to rows and columns of a given number.
+    """An image or a feature map on G to rows and columns of a given number.
 
     In words: rows and columns are parted into output_size cells each, which lie
     symmetrically and share a pixel where the number does not divide; of each cell the mean

@@ -242,8 +242,24 @@ def row_of_group(die:torch.Generator)->tuple:
     return noise(die, len(group)), group.mul, group.inv
 
 
+# --- 06 Layers
+
+def shared_scales(g):
+    "The nearest scales that all poses share: for each channel the mean over the poses."
+    scales = torch.zeros_like(g)
+    for c, q in product(*map(range, g.shape)): scales[c, q] = sum(g[c])/len(g[c])
+    return scales
+
+
+def scales_of_poses(die:torch.Generator)->tuple:
+    "A scale for each channel and pose, in eighths, of which means are exact."
+    shape = one(range(2, 6), die), one((2, 4, 8), die)
+    return (torch.randint(9, shape, generator=die)/8,)
+
+
 MAPS = torch.zeros(4, 5, 5)
 MAPS[0], MAPS[2, 4, 2:] = LETTER, .5
+SCALES = torch.tensor([[8., 5, 7, 4], [1, 3, 0, 4], [6, 2, 8, 0]])/8
 NUMBERS = act(P4M, 1, torch.arange(25).view(1, 1, 5, 5))[0, 0]
 
 PUZZLES = {p.wanted.__name__: p for p in [
@@ -257,4 +273,5 @@ PUZZLES = {p.wanted.__name__: p for p in [
     Puzzle(carried_back, (turned_maps(MAPS), 1),
            lambda die: (noise(die, 4, 3, 3), one(range(4), die)), in_rows=True),
     Puzzle(matrix_from_row, (torch.linspace(0, 1, 8), P4M.mul, P4M.inv), row_of_group),
+    Puzzle(shared_scales, (SCALES,), scales_of_poses),
 ]}

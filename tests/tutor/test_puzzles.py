@@ -19,6 +19,7 @@ RIGHT = {
     'two_roads': lambda f, layer, turn: torch.stack([layer(turn(f)), turn(layer(f))]),
     'carried_back': lambda f, h: torch.rot90(f, -h, (1, 2)).roll(-h, 0),
     'matrix_from_row': lambda row, mul, inv: row[mul[inv]],
+    'shared_scales': lambda g: g.mean(1, keepdim=True).expand_as(g),
 }
 WRONG = [
     ('quarter_turn', lambda f: f.T.flip(1)), ('quarter_turn', lambda f: f.T),
@@ -39,6 +40,8 @@ WRONG = [
     ('matrix_from_row', lambda row, mul, inv: row[mul]),
     ('matrix_from_row', lambda row, mul, inv: row[mul[:, inv]]),
     ('matrix_from_row', lambda row, mul, inv: row[mul[inv]].T),
+    ('shared_scales', lambda g: g.mean(0, keepdim=True).expand_as(g)),
+    ('shared_scales', lambda g: g.mean().expand_as(g)), ('shared_scales', lambda g: g.mean(1)),
     ('quarter_turn', lambda f: f[0]), ('quarter_turn', lambda f: f.tolist()),
     ('quarter_turn', lambda f: None), ('read_pixels', lambda f, numbers: f[numbers]),
 ]
