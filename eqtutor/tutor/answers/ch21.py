@@ -150,7 +150,7 @@ def poses_not_moved(ft, alpha_c, psi_x, group):
     return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, turned).sigmoid()
 
 def slice_of(pick, ft, alpha_c, psi_x, group):
-    "The filter's slice for `pick(group, h, q)` in the place of that for h̃."
+    "The filter's slice for `pick(group, h, q)` in the place of that for ĥ."
     return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, pick=pick).sigmoid()
 
 def slice_of_the_target(*case): return slice_of(lambda G, h, q: h, *case)
@@ -185,7 +185,7 @@ def six_groups(seed):
     return [(relabelled(name, seed + i),) for i, name in enumerate(names)]
 
 def count_changed(group, index):
-    "The triples (k, h, h̃) for which the index of h and h̃ is another once k has moved both."
+    "The triples (k, h, ĥ) for which the index of h and ĥ is another once k has moved both."
     mul, elements = group.mul, group.elements
     return sum(int(index(mul[k, h], mul[k, q]) != index(h, q))
                for k in elements for h in elements for q in elements)
@@ -256,15 +256,15 @@ def moves_along(alpha, psi, f, group):
 EXERCISES = [
     Exercise('21.1', 'code', 3, channel_weights, products_and_matrices, mistakes=[
         Mistake(index_from_the_right,
-                'You take the matrices by h̃h⁻¹. Asked is h⁻¹h̃, `group.relative[h, q]`: on an '
+                'You take the matrices by ĥh⁻¹. Asked is h⁻¹ĥ, `group.relative[h, q]`: on an '
                 'abelian group nobody would notice.'),
         Mistake(difference_turned_round,
-                'You take the matrices by h̃⁻¹h: the arguments of `relative` are exchanged.'),
+                'You take the matrices by ĥ⁻¹h: the arguments of `relative` are exchanged.'),
         Mistake(numbers_subtracted,
-                'You subtract the numbers of the poses. The pose difference is h⁻¹h̃, from the '
+                'You subtract the numbers of the poses. The pose difference is h⁻¹ĥ, from the '
                 'table of the group.'),
         Mistake(source_pose_alone,
-                'You take the matrices by h̃ alone; they belong to the pose *difference* h⁻¹h̃.'),
+                'You take the matrices by ĥ alone; they belong to the pose *difference* h⁻¹ĥ.'),
         Mistake(no_sigmoid, 'These are scores. The sigmoid is missing.'),
         Mistake(no_relu, 'The ReLU between W₁ and W₂ is missing.'),
         Mistake(added_before_the_relu,
@@ -278,15 +278,15 @@ EXERCISES = [
         Mistake(relu_at_the_end,
                 'There is a ReLU behind W₂. The only one stands between W₁ and W₂.'),
         Mistake(target_pose_alone,
-                'You take the matrices by h alone; they belong to the pose *difference* h⁻¹h̃.'),
+                'You take the matrices by h alone; they belong to the pose *difference* h⁻¹ĥ.'),
         Mistake(product_of_poses,
-                'You take the matrices by the product hh̃. The difference is h⁻¹h̃.'),
+                'You take the matrices by the product hĥ. The difference is h⁻¹ĥ.'),
         Mistake(mean_alone, 'The maximum is missing: (17) has two summands.'),
         Mistake(two_sigmoids,
                 'You add two sigmoids. In (17) the two scores are added first, and one sigmoid '
                 'follows.'),
         Mistake(poses_exchanged,
-                'h and h̃ are exchanged in the answer: axis 1 is h, axis 2 is h̃.'),
+                'h and ĥ are exchanged in the answer: axis 1 is h, axis 2 is ĥ.'),
     ]),
     Exercise('21.2', 'code', 3, spatial_weights, products_and_filters, mistakes=[
         Mistake(not_weighed,
@@ -298,29 +298,29 @@ EXERCISES = [
                 'You turn the filter as an image. It is a filter on G: 𝓛_h permutes its poses '
                 'too, as `act` on `(1, 2, |H|, k, k)` does.'),
         Mistake(slice_of_the_target,
-                'You take the slice of the filter for h. The source has pose h̃.'),
+                'You take the slice of the filter for h. The source has pose ĥ.'),
         Mistake(slice_of_the_difference,
-                'You take the slice for h⁻¹h̃ of a filter that 𝓛_h has moved already. Of 𝓛_h ψ^X '
-                'it is the slice for h̃.'),
+                'You take the slice for h⁻¹ĥ of a filter that 𝓛_h has moved already. Of 𝓛_h ψ^X '
+                'it is the slice for ĥ.'),
         Mistake(mean_twice, 'You take the mean twice: the second statistic is the maximum.'),
         Mistake(top_and_mean, 'Mean and maximum are exchanged: `psi_x[0]` is for the mean.'),
         Mistake(sum_for_mean, 'You take the sum over the channels; asked is the mean.'),
         Mistake(summed_over_sources,
-                'You sum over h̃. That is a group convolution; (18) keeps h̃ as an argument.'),
+                'You sum over ĥ. That is a group convolution; (18) keeps ĥ as an argument.'),
         Mistake(scores_alone, 'These are scores. The sigmoid is missing.'),
     ]),
     Exercise('21.3', 'code', 3, moved_triples, six_groups, mistakes=[
         Mistake(inverse_on_the_left,
-                'Your count is 0 for every group: you look at h⁻¹h̃, which never moves, or you '
-                'multiply by k from the right. Asked is h̃h⁻¹, with k on the left.'),
+                'Your count is 0 for every group: you look at h⁻¹ĥ, which never moves, or you '
+                'multiply by k from the right. Asked is ĥh⁻¹, with k on the left.'),
         Mistake(triples_that_stay,
                 'You count the triples that stay; asked are those that change.'),
-        Mistake(one_element_moved, 'You move h̃ alone. k multiplies both, h and h̃.'),
+        Mistake(one_element_moved, 'You move ĥ alone. k multiplies both, h and ĥ.'),
         Mistake(every_triple,
                 'Not every triple: k commutes with some elements, with the identity for one, and '
                 'those stay.'),
         Mistake(pairs_for_triples,
-                'You count pairs (k, h̃h⁻¹). Each element occurs for |H| pairs (h, h̃).'),
+                'You count pairs (k, ĥh⁻¹). Each element occurs for |H| pairs (h, ĥ).'),
     ]),
     Exercise('21.4', 'predict', 2, name='multiples',
              right={'full': .75, 'channel': .5, 'spatial': .5}, mistakes=[
