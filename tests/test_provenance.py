@@ -74,7 +74,7 @@ QUOTES = {
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'bench/published', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
-        'p4-cnn-big15-rotmnist/*', 'equal-time/*/*', 'short/p4-e4-net-*/*'],
+        'p4-cnn-big15-rotmnist/*', 'p4-cnn-big19-rotmnist/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
@@ -82,7 +82,7 @@ QUOTES = {
         'data-efficiency/*/*'],
     'nbs/6_reference/97_audit_e4': [
         'bench/e4', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',
-        'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
+        'p4-recipe/p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
     'nbs/6_reference/98_coming_from': ['bench/beside_escnn']}
 ELSEWHERE = {   # not in a chapter
     'bench/networks': 'README', 'bench/escnn': 'README', 'beyond-frame': 'chapter 25, no number'}

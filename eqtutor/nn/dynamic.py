@@ -2,6 +2,8 @@
 (chapter 24)."""
 # Plain module: edited by hand, no notebook exports it.
 
+from math import prod
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 
 from ..core import (
     PADDING_MODES,
+    FiltersOfFiveAxes,
     IndexTables,
     check_divides,
     check_grid,
@@ -149,6 +152,39 @@ class KernelGenerator(IndexTables):
         """
         places = x_shape[0]*x_shape[2]*x_shape[3]*x_shape[4]
         return places*(size_of(self.squeeze) + self.weight.numel())
+
+
+class E4Described(FiltersOfFiveAxes):
+    "What an E4 layer says of itself: what it multiplies, and how it is printed."
+    in_channels:int
+    out_channels:int
+    kernel_size:int
+    dilation:int
+    slices:int
+    group:Group
+    concat:str
+    padding_mode:str
+    generate:KernelGenerator
+    encode:nn.Module
+
+    def macs(self, x_shape:tuple[int, ...], y_shape:tuple[int, ...])->int:
+        """Multiply-accumulates of a forward pass (P4 §4.2).
+
+        Parameters
+        ----------
+        x_shape : tuple[int, ...]
+            of the input
+        y_shape : tuple[int, ...]
+            of the output
+        """
+        at_each = size_of(self.encode) + self.kernel_size**2*self.out_channels
+        return prod(y_shape)//y_shape[1]*at_each + self.generate.macs(x_shape, y_shape)
+
+    def extra_repr(self)->str:
+        mode = '' if self.padding_mode == 'zeros' else self.padding_mode
+        return (f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, '
+                f'group={self.group.name}, slices={self.slices}, concat={self.concat!r}, '
+                f'dilation={self.dilation}' + (mode and f', padding_mode={mode!r}'))
 
 
 # --- what an E4 layer adds up, and what it refuses

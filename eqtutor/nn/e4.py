@@ -12,26 +12,24 @@ https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-
 __all__ = ['E4Conv2d']
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000003
-from math import prod
-
 import torch
 from torch import Tensor, nn
 
-from ..core import FiltersOfFiveAxes, one_of
+from ..core import one_of
 from ..groups import Group, get_group
 from ..nn.dynamic import (
+    E4Described,
     KernelGenerator,
     at_each_pixel,
     checked_window,
     pose_map,
-    size_of,
     sum_under_kernels,
     without,
 )
 
 
 # %% ../../nbs/3_papers/24_e4.ipynb #00000025
-class E4Conv2d(FiltersOfFiveAxes):
+class E4Conv2d(E4Described):
     """E4, `(b, in_channels, |H|, h, w)` to `(b, out_channels, |H|, h, w)` (P4, Eq. 12).
 
     In words: every place and pose writes a kernel of its own from its features (a linear
@@ -165,26 +163,3 @@ class E4Conv2d(FiltersOfFiveAxes):
         y = sum_under_kernels(kernels, without(ignored, values, self.norm),
                               self.kernel_size, self.dilation, self.padding_mode)
         return y if self.bias is None else y + self.bias[:, None, None, None]
-
-    def macs(self,
-        x_shape:tuple[int, ...], # of the input
-        y_shape:tuple[int, ...], # of the output
-    )->int:
-        """Multiply-accumulates of a forward pass (P4 §4.2).
-
-        Parameters
-        ----------
-        x_shape : tuple[int, ...]
-            of the input
-        y_shape : tuple[int, ...]
-            of the output
-        """
-        at_each = size_of(self.encode) + self.kernel_size**2*self.out_channels
-        return prod(y_shape)//y_shape[1]*at_each + self.generate.macs(x_shape, y_shape)
-
-    def extra_repr(self)->str:
-        mode = '' if self.padding_mode == 'zeros' else self.padding_mode
-        return (f'{self.in_channels}, {self.out_channels}, kernel_size='
-                f'{self.kernel_size}, group={self.group.name}, slices={self.slices}, '
-                f'concat={self.concat!r}, dilation={self.dilation}'
-                + (mode and f', padding_mode={mode!r}'))
