@@ -30,7 +30,7 @@ from eqtutor.nn import (
     VectorLiftingConv2d,
     VectorProjectionConv2d,
 )
-from eqtutor.nn.e4 import PerElementNorm
+from eqtutor.nn.dynamic import PerElementNorm
 from eqtutor.train import load_weights
 from eqtutor.widgets.graph import network_graph
 
