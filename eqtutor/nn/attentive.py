@@ -467,7 +467,7 @@ class AttentiveConv2d(EquivariantConv2d):
         "Does the branch weigh the input, and not each product?"
         return self.attend in ('input', 'rotation')
 
-    def check(self, x:Tensor)->None:
+    def check_taken(self, x:Tensor)->None:
         "Raise a `ValueError` unless the layer can take `x`."
         group = None if self.lifts else self.group
         check_input(x, self.in_channels, group, type(self).__name__)
@@ -496,7 +496,7 @@ class AttentiveConv2d(EquivariantConv2d):
     def forward(self,
         x:Tensor, # an image `(b, i, h, w)`, or a feature map on G `(b, i, |H|, h, w)`
     )->Tensor:    # `(b, o, |H|, h, w)`
-        self.check(x)
+        self.check_taken(x)
         if self.weighs_input: return super().forward(self.branch(x))
         refuse_transforms(type(self).__name__)
         with autocast_as(None, x):   # maxima want precision
@@ -522,7 +522,7 @@ class AttentiveConv2d(EquivariantConv2d):
         if self.weighs_input:
             raise ValueError(f'attend={self.attend!r} weighs the input alone and has '
                              'no pairs (h, ĥ): use .attention(x)')
-        self.check(x)
+        self.check_taken(x)
         planes = self.planes(x.to(self.weight.dtype))
         parts = list(self.branch.parts(filters_by_pair(self), planes, 1, keep=True))
         channel = spatial = None
@@ -547,7 +547,7 @@ class AttentiveConv2d(EquivariantConv2d):
         x : Tensor
             an input
         """
-        self.check(x)
+        self.check_taken(x)
         if self.weighs_input: return self.branch.attention(x)
         channel, spatial = self.factors(x)
         spatial_size = self.branch.window.out_size(self.planes(x))
