@@ -62,7 +62,7 @@ def bibliography(
 def entry(s:Source, chapters:list[Path])->str:
     "One line of the bibliography."
     folder = course_folder()
-    links = ', '.join(f'[{chapter_of(p.name)}](../{p.relative_to(folder).as_posix()})'
+    links = ', '.join(f'[{chapter_of(p.name) or p.stem}](../{p.relative_to(folder).as_posix()})'
                       for p in chapters)
     venue = f'{s.venue}, ' if s.venue else ''
     where = f' Chapters: {links}.' if links else ''
