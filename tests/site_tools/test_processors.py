@@ -109,7 +109,8 @@ def headed(path, *texts):
 
 
 def test_head_of_a_page_says_where_it_stands_and_takes_nothing_else_in():
-    text = '**P9** is a paper.\n\n**You will**\n\n- see;\n\n**You need** 01\n\n**Time** read 9\n\nIt begins.'
+    text = ('**P9** is a paper.\n\n**You will**\n\n- see;\n\n**You need** 01\n\n**Time** read 9'
+            '\n\nIt begins.')
     head, rest = headed('1_foundations/02_actions.ipynb', text)
     assert rest == '**P9** is a paper.\n\nIt begins.'
     lines = head.split('\n')[1:-1]
