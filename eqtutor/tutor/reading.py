@@ -304,6 +304,18 @@ def reader_markdown(
     return outside_code(headed, change)
 
 
+# a fold on one line: without blank lines around it Jupyter reads no markdown in it
+ONE_LINE = re.compile(
+    r'^(<details><summary>.*?</summary>)[ \t]*(\S.*?)[ \t]*</details>[ \t]*$', re.M)
+
+
+def open_to_markdown(
+    text:str, # markdown
+)->str:
+    "A text in which what stands in a fold of one line, as hints do, is read as markdown."
+    return ONE_LINE.sub(r'\1\n\n\2\n\n</details>', text)
+
+
 def behind_folds(
     text:str, # markdown
 )->list[str]:
@@ -341,7 +353,7 @@ class Reader:
 
     def markdown(self, source:str)->str:
         "The source of a text."
-        return reader_markdown(source, self.links, self.figures)
+        return open_to_markdown(reader_markdown(source, self.links, self.figures))
 
     def texts(self,
         source:str,

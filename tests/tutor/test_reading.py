@@ -128,6 +128,30 @@ def test_an_answer_that_runs_stays_closed():
     assert 'a < b' not in elsewhere and '42' not in elsewhere
 
 
+@pytest.mark.parametrize('code', ['7*6;', 'print("two")\nNone\n7*6; ', '[41, 42];\n'])
+def test_an_answer_shows_no_value_that_its_cell_silences(code):
+    head = 'from eqtutor.tutor.folding import fold_output\nfold_output("Answer", "Words.")\n'
+    shown = json.dumps(shown_after_running(head + code))
+    assert '42' not in shown and ('two' in code) == ('two' in shown)
+    assert '42' in json.dumps(shown_after_running(head + code.rstrip('; \n')))
+
+
+def test_a_hint_on_one_line_is_read_as_markdown():
+    hint = '<details><summary>Hint 1</summary>Use `torch.where`, *once*.</details>'
+    text, = cells_of(hint)
+    assert ''.join(text['source']) == ('<details><summary>Hint 1</summary>\n\n'
+                                       'Use `torch.where`, *once*.\n\n</details>')
+
+
+@pytest.mark.parametrize('kind', ['lab', 'solutions', 'colab'])
+def test_no_fold_of_the_course_hides_its_markdown_in_a_line_of_html(copies, kind):
+    for path, nb in copies[kind].items():
+        for c in nb.cells:
+            if c['cell_type'] != 'markdown': continue
+            bare = re.search(r'^<details>.*</summary>[ \t]*\S.*$', c['source'], re.M)
+            assert not bare, f'{path}: {bare[0]}'
+
+
 # --- the whole copy
 
 @pytest.fixture(scope='module')
