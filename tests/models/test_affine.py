@@ -104,3 +104,12 @@ def test_a_third_of_a_new_layer_says_where_attention_went():
         assert .17 < published['moving share of β'] < .24
         assert conditioned['moving share of β'] == conditioned['share of β'] == 0
         assert .63 < published['places used'] < .72 and .80 < conditioned['places used'] < .83
+
+
+def test_what_se_adds_in_the_paper_is_as_many_standard_errors_as_the_audit_says():
+    "P2, Table 2: mean and deviation of eight seeds, without SE and with it."
+    tables = (((93.02, .16), (93.24, .17)), ((91.18, .34), (91.39, .15)),
+              ((91.24, .32), (91.21, .11)))
+    said = [(round(with_se - mean, 2), round((with_se - mean)/((a*a + b*b)/8)**.5, 1))
+            for (mean, a), (with_se, b) in tables]
+    assert said == [(.22, 2.7), (.21, 1.6), (-.03, -.3)]
