@@ -117,7 +117,7 @@ ROWS = {
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \| 2\.39, 2\.40, 2\.41 \| 2\.40 ± 0\.01{} \|'),
         ('p4-cnn-big11-rotmnist/*', r'^\| BIG11-p4-CNN \| 2\.62 \| 2\.62{} \|')],
     'nbs/3_papers/22b_affine_networks': [
-        ('bench/affine', r'^\| form \| time{} \| memory{} \|'),
+        ('bench/affine', r'^\| network \|.*\| time of a training step{} \| peak memory{} \|'),
         ('affine-small/p4-asc-0', r'^\| p4ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
         ('affine-small/asc-0', r'^\| ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
         ('affine-short/conv-se-0', r'^\| ResNet29\+SE \|[^|†]*{} \|$')],
