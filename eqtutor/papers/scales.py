@@ -194,7 +194,7 @@ def scale_attention(
 def drawn_maps(
     seed:int=0,
 )->tuple[Tensor, Tensor, Tensor, Callable]:
-    "Q `(4, 3)`, K `(4, 3)`, V `(2, 3)`, and an encoding of `(n, 2)` and a ratio in `(n, 4)`."
+    "Q and K `(4, 3)`, V `(2, 3)`; ρ takes `(n, 2)` and a ratio to `(n, 4)`."
     draw = torch.Generator().manual_seed(seed)
     Q, K, V, A, B = (torch.randn(n, 3, generator=draw, dtype=torch.float64)/2
                      for n in (4, 4, 2, 5, 4))
@@ -204,14 +204,14 @@ def drawn_maps(
 
 # %% ../../nbs/3_papers/26b_scales.ipynb #968af0e3
 class LiftingScaleAttention2d(nn.Module):
-    """Lifting attention in dilated windows: `(b, c, rows, columns)` to `(b, out, scales, …)`.
+    """Dilated windows: `(b, c, rows, columns)` to `(b, out, scales, rows, columns)`.
 
     Parameters
     ----------
     in_channels : int
     out_channels : int
     scales : tuple[int, ...], default (1, 2, 4)
-        poses, in pixels between the pixels of a window
+        poses: steps between the pixels of a window
     kernel_size : int, default 5
         odd
     width : int, default 8
@@ -220,7 +220,7 @@ class LiftingScaleAttention2d(nn.Module):
     def __init__(self,
         in_channels:int,
         out_channels:int,
-        scales:tuple[int, ...]=(1, 2, 4), # poses, in pixels between the pixels of a window
+        scales:tuple[int, ...]=(1, 2, 4), # poses: steps between the pixels of a window
         kernel_size:int=5,                # odd
         width:int=8,                      # numbers of a query
     ):

@@ -1,4 +1,6 @@
 "P3's third pose on scales: what the printed index does when everything is enlarged."
+from functools import partial
+
 import torch
 
 from eqtutor.papers.scales import dense_window, dilation_error, drawn_maps, waves_on_scales
@@ -22,7 +24,7 @@ def three_poses(f, x, h, printed):
 
 def test_with_the_repaired_index_three_poses_keep_an_enlargement_and_with_the_printed_one_not():
     repaired, as_printed = (
-        dilation_error(lambda *a: three_poses(*a, printed), waves_on_scales, 2.)
+        dilation_error(partial(three_poses, printed=printed), waves_on_scales, 2.)
         for printed in (False, True))
     assert repaired < 1e-8 < 1e-3 < as_printed
 
