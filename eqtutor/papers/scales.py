@@ -249,8 +249,8 @@ class LiftingScaleAttention2d(nn.Module):
         outside = self.sources(torch.ones_like(f[:, :1]), h)[:, 0] == 0
         scores = (queries*keys).sum(1).masked_fill(outside, -math.inf)
         weights = scores.softmax(1)[:, None]     # no factor behind it
-        y = (weights*self.sources(self.value(f), h)).sum(2)
-        return y.unflatten(-1, f.shape[2:])
+        answer = (weights*self.sources(self.value(f), h)).sum(2)
+        return answer.unflatten(-1, f.shape[2:])
 
     def forward(self, f:Tensor)->Tensor:
         return torch.stack([self.at_scale(f, h) for h in self.scales], 2)
