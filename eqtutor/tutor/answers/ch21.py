@@ -207,4 +207,5 @@ EXERCISES = [
                 'The output is the same, but your new weights still satisfy (15): your change '
                 'moves with its pair. Take the same two g̃ for all g.'),
     ]),
+    Exercise('21.6', 'proof', 3),
 ]
