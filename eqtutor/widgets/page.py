@@ -40,15 +40,28 @@ def shared_element(tag:str, text:str, **attributes:str)->str:
     more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
     return f'<{tag} id="{_id_of(text)}"{more}>{text}</{tag}>'
 
-def _names(text:str, word:str)->str:
-    "What a module imports or exports in braces, once."
-    found = re.findall(word + r' \{([^}]*)\}', text)
+def _names(text:str, word:str, of:str='')->str:
+    "What modules export or import in braces, once; of the modules that match if that is given."
+    found = re.findall(word + r' \{([^}]*)\}' + of, text)
     return ', '.join(dict.fromkeys(re.findall(r'\w+', ' '.join(found))))
+
+SHARED = 'engine', 'shared'   # what the widgets of a page have in common
+
+def _modules(name:str)->list[str]:
+    "A widget's script and those that it imports, what is imported first; not the shared ones."
+    imported = re.findall(r"from './(\w+)\.js'", asset(f'{name}.js'))
+    before = [part for other in imported if other not in SHARED for part in _modules(other)]
+    return list(dict.fromkeys([*before, name]))
 
 def _body(name:str)->str:
     "A module without the words that are for modules alone."
     return re.sub(r'^(export \{[^}]*\};|export |import .*?;$)', '', asset(name),
                   flags=re.DOTALL|re.MULTILINE)
+
+def _closed(name:str)->str:
+    "A module of whose names only those that it exports are seen."
+    names = _names(asset(name), 'export')
+    return f'const {{ {names} }} = (() => {{\n{_body(name)}\nreturn {{ {names} }};\n}})();'
 
 @cache
 def _shared_script()->str:
@@ -67,9 +80,11 @@ def code(
     "The styles and the scripts of a widget, as elements that a page needs once."
     # one script in place of modules: a page over file:// may import none
     start = f'eqtutor{name.capitalize()}'
-    own = asset(f'{name}.js')
-    text = f'{_body(f"{name}.js")}\nreturn start;'
-    script = (f'globalThis.{start} ??= (({{ {_names(own, "import")} }}) => {{\n{jsmin(text)}\n}})'
+    parts = [f'{part}.js' for part in _modules(name)]
+    text = '\n'.join([*map(_closed, parts[:-1]), _body(parts[-1]), 'return start;'])
+    shared = rf" from '\./(?:{'|'.join(SHARED)})\.js'"
+    names = _names('\n'.join(map(asset, parts)), 'import', shared)
+    script = (f'globalThis.{start} ??= (({{ {names} }}) => {{\n{jsmin(text)}\n}})'
               '(globalThis.eqtutorShared);')
     styles = [shared_element('style', style_sheet(f'{sheet}.css'))
               for sheet in ('shared', name, *more)]
