@@ -34,5 +34,5 @@ from .turn import (
 __all__ = ['AffineFilters', 'AttentionMap', 'CayleyExplorer', 'OpenLinks', 'PaintAndMove',
            'ShareOnce', 'TurnThePicture', 'Widget', 'as_pictures', 'broken_twin', 'demo_page',
            'four_encodings', 'looking_ahead', 'moved_pixel', 'open_links', 'raw_html',
-           'share_once', 'three_layers', 'turn_a_digit', 'upright_networks', 'which_layer', 'whole_page',
-           'whom_it_hears']
+           'share_once', 'three_layers', 'turn_a_digit', 'upright_networks', 'which_layer',
+           'whole_page', 'whom_it_hears']

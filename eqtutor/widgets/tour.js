@@ -4,8 +4,8 @@
 import { calm, make } from './shared.js';
 
 // A step has `level` (network, layer or pixel), `words`, `part(root)` which it points at, and
-// `done(widget, memory)`; it may have `memory(widget)`, taken as it begins, `control(root)` for the
-// keyboard, and `begin(widget)`.
+// `done(widget, memory)`. It may have `memory(widget)`, taken as it begins, `control(root)` for the
+// keyboard, `begin(widget)`, and `act`: the words of a button, and what it does with the widget.
 class Tour {
   constructor(widget, steps) {
     Object.assign(this, { widget, steps, number: null });
@@ -17,6 +17,7 @@ class Tour {
     find('.tour .end').addEventListener('click', () => this.end());
     find('.tour .back').addEventListener('click', () => this.go(this.number - 1));
     find('.tour .next').addEventListener('click', () => this.next());
+    find('.tour .act').addEventListener('click', () => this.step.act[1](widget));
     find('.tour .there').addEventListener('click', () => this.focus());
     widget.root.addEventListener('keydown', event => {
       if (event.key === 'Escape' && this.number !== null && !widget.drawing) this.end();
@@ -76,6 +77,9 @@ class Tour {
     box.querySelector('.number').textContent = `${number + 1} of ${steps.length}`;
     box.querySelector('.task').textContent = step.words;
     box.querySelector('.back').disabled = number === 0;
+    const act = box.querySelector('.act');
+    act.hidden = !step.act;
+    act.textContent = step.act?.[0] ?? '';
     this.tell(`Step ${number + 1} of ${steps.length}, ${step.level}: ${step.words}`);
     this.mark();
   }

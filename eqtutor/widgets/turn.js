@@ -861,12 +861,13 @@ const TOUR = [{
     .find(each => each.checkVisibility()),
 }, {
   level: 'pixel',
-  words: 'Here is that sum, number by number. Now turn the picture on by a quarter: the same '
-    + 'place asks with its filter turned, and in the right network another map has the old sum.',
+  words: 'Here is that sum, number by number. Turn the picture on by a quarter: the pixel now has '
+    + 'another sum. In the p4 network the old one is in the next map, where the ring has gone.',
   part: root => [...root.querySelectorAll('.sum')].find(each => each.checkVisibility())
     ?? root.querySelector('.dial'),
   memory: ({ state }) => ({ turn: state.turn }),
   done: quarterOn,
+  act: ['Turn on by a quarter', widget => widget.glide(widget.step(1))],
 }];
 
 // --- the widget
