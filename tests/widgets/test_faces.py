@@ -12,8 +12,6 @@ from torch import nn
 from eqtutor.actions import act, rotate
 from eqtutor.equivariance import equivariance_error
 from eqtutor.groups import get_group
-from eqtutor.nn.convolution import LiftingConv2d
-from eqtutor.nn.layers import GroupPool
 from eqtutor.trace import up_to
 from eqtutor.widgets import (
     AttentionMap,
@@ -26,17 +24,9 @@ from eqtutor.widgets import (
 from eqtutor.widgets.graph import network_graph
 from eqtutor.wrappers import Canonicalise, Symmetrise
 
-from .examples import MAKE, letter, two_layers
+from .examples import letter, scores, two_layers
 from .reading import faint, stops, too_wide, unnamed
-from .test_turn import hand, settled, slider, turn_by_hand
-
-
-def scores_of(group='Z2'):
-    "Digits `(b, 1, 28, 28)` to three scores, random weights."
-    torch.manual_seed(2)
-    return nn.Sequential(
-        LiftingConv2d(1, 6, 5, group, padding=2), nn.ReLU(), GroupPool(),
-        nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(6, 3)).eval()
+from .test_turn import settled, slider, turn_by_hand
 
 
 class ThreeMarks(nn.Module):
@@ -54,7 +44,7 @@ class ThreeMarks(nn.Module):
 def ways():
     "Three ways to one symmetry, of one plain network; and one that forgets two of the turns."
     net = ThreeMarks().eval()
-    return {'built in': scores_of('p4'), 'averaged': Symmetrise(net, 'p4').eval(),
+    return {'built in': scores('p4'), 'averaged': Symmetrise(net, 'p4').eval(),
             'upright first': Canonicalise(net, 'p4').eval()}
 
 
@@ -450,4 +440,4 @@ def test_weights_of_the_copies_travel_once():
     net = ThreeMarks().eval()
     one, four = (network_graph(n, letter()[None, None])['tensors'] for n in (
         net, Symmetrise(copy.deepcopy(net), 'p4')))
-    assert set(one) == set(four) and MAKE and hand
+    assert set(one) == set(four)
