@@ -82,7 +82,7 @@ def code(
     start = f'eqtutor{name.capitalize()}'
     parts = [f'{part}.js' for part in _modules(name)]
     text = '\n'.join([*map(_closed, parts[:-1]), _body(parts[-1]), 'return start;'])
-    shared = rf" from '\./(?:{'|'.join(SHARED)})\.js'"
+    shared = rf"\s+from '\./(?:{'|'.join(SHARED)})\.js'"
     names = _names('\n'.join(map(asset, parts)), 'import', shared)
     script = (f'globalThis.{start} ??= (({{ {names} }}) => {{\n{jsmin(text)}\n}})'
               '(globalThis.eqtutorShared);')

@@ -1,10 +1,12 @@
 // From a picture to feature maps on G and back: every stage of a network in one drawing, as it was
 // and now. The right side is empty until the picture moves; a panel has the colour of its pose, and
 // says from which pose its map has come.
-import { CIVIDIS, draw, make, nameOf, paintMap, paintPicture, placeMark, short } from './shared.js';
+import { calm, CIVIDIS, draw, make, nameOf, paintMap, paintPicture, placeMark, short }
+  from './shared.js';
 
 const EXACT = 1e-6; // as in turn.js
-const POSES = 4; // colours; a mirrored pose has its turn's again, in dashes
+const POSES = 4; // colours: a mirrored pose has its turn's again, in dashes
+const [FADE, LATER] = [250, 150]; // milliseconds: how a stage fills, and how much after the other
 
 class Stages {
   constructor(widget) {
@@ -12,7 +14,6 @@ class Stages {
     this.root = widget.root.querySelector('.chain');
     this.side = this.root.querySelector('.sides :last-child');
     this.steps = [...this.root.querySelectorAll('.step')].map((box, i) => {
-      box.style.setProperty('--i', i);
       const rows = ['before', 'after'].map(name => box.querySelector(`.${name}`));
       return { box, rows, verdict: box.querySelector('.verdict'), ...widget.spec.stages[i] };
     });
@@ -20,11 +21,20 @@ class Stages {
 
   show(scene) {
     const { touched, state } = this.widget;
+    if (touched && this.root.classList.contains('waits')) this.fill();
     this.root.classList.toggle('waits', !touched);
     const mirrored = state.mirror ? 'mirrored, ' : '';
     const turned = `${mirrored}turned by ${state.turn}°`;
     this.side.textContent = touched ? turned : 'fills as you turn it';
     this.words = this.steps.map(step => this.step(step, scene)).filter(Boolean);
+  }
+
+  // Stage after stage, when the picture moves for the first time.
+  fill() {
+    if (calm()) return;
+    this.steps.forEach(({ rows }, i) => rows[1].querySelectorAll('canvas').forEach(canvas => {
+      canvas.animate({ opacity: [0, 1] }, { duration: FADE, delay: LATER * i, fill: 'backwards' });
+    }));
   }
 
   step(step, { state, sights: [sight], picture, moved, place }) {

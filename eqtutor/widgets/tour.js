@@ -45,6 +45,7 @@ class Tour {
     this.box.hidden = this.lens.hidden = false;
     this.button.setAttribute('aria-expanded', true);
     this.write();
+    this.zoom();
     widget.request();
     const part = step.part(widget.root);
     part?.scrollIntoView({ block: 'nearest', behavior: calm() ? 'auto' : 'smooth' });
@@ -109,6 +110,17 @@ class Tour {
 
   tell(words) {
     this.box.querySelector('.told').textContent = words;
+  }
+
+  // From the part before to this one: the frame moves there.
+  zoom() {
+    const { lens } = this;
+    const sides = ['left', 'top', 'width', 'height'];
+    const rectangle = () => Object.fromEntries(sides.map(side => [side, lens.style[side]]));
+    const before = rectangle();
+    this.follow();
+    if (calm() || !before.width || lens.hidden) return;
+    lens.animate([before, rectangle()], { duration: 500, easing: 'ease-in-out' });
   }
 
   // The frame lies round the part, also where this has become larger.
