@@ -3,7 +3,6 @@
 import { rotate } from './engine.js';
 import { clamp, decimal, Dial, draw, Gallery, graphOf, inkOf, make, modulo, nameOf, near,
   nearestElement, networkOf, onTheme, packed, paint, Scene, turnOf } from './shared.js';
-import { Tour } from './tour.js';
 
 const SAME = 1e-6; // what is larger is no rounding
 const NEAREST = 2.5; // degrees within which the ring falls onto a quarter turn
@@ -407,42 +406,6 @@ class Arithmetic {
   }
 }
 
-// --- a tour: from the picture to a layer, and to the one sum under a pixel
-
-const TOUR = [{
-  level: 'network',
-  words: 'Turn the picture on by a quarter: the button ⟲ 90°, or its ring. Each panel says how far '
-    + 'its map did not go along.',
-  part: root => root.querySelector('.dial'),
-  memory: ({ state }) => ({ turn: state.turn }),
-  done: ({ state }, { turn }) => state.turn !== turn && state.turn % 90 === 0,
-  control: root => root.querySelector('.quarter'),
-}, {
-  level: 'layer',
-  words: 'Choose another panel by its name: its map is laid over the large picture. Above, the map '
-    + 'before the picture was moved; below, the map now.',
-  part: root => root.querySelector('.views'),
-  memory: ({ state }) => ({ panel: state.panel }),
-  done: ({ state }, { panel }) => state.panel !== panel,
-  control: root => root.querySelector('.name[aria-pressed="false"]'),
-}, {
-  level: 'pixel',
-  words: 'Point at another pixel of the large picture (with keys: the arrows on it). Every pixel '
-    + 'has a map of its own.',
-  part: root => root.querySelector('.asks'),
-  memory: ({ state }) => ({ asks: String(state.asks) }),
-  done: ({ state }, { asks }) => String(state.asks) !== asks,
-  control: root => root.querySelector('.asks'),
-}, {
-  level: 'pixel',
-  words: 'Here is what this one pixel computes, number by number. Choose a pixel once more: which '
-    + 'of the numbers change?',
-  part: root => root.querySelector('.sum'),
-  memory: ({ state }) => ({ asks: String(state.asks) }),
-  done: ({ state }, { asks }) => String(state.asks) !== asks,
-  control: root => root.querySelector('.asks'),
-}];
-
 // --- the widget
 
 const ASK = {
@@ -469,7 +432,7 @@ class Listening extends Scene {
     this.gallery = new Gallery(this);
     const views = [...root.querySelectorAll('.view')].map((view, i) => new View(this, view, i));
     this.views = [this.gallery, ...views, new Arithmetic(this)];
-    if (root.querySelector('.tour')) this.views.push(new Tour(this, TOUR));
+    if (root.querySelector('.tour')) this.views.push(eqtutorTour.guide(this, 'attention'));
     this.heard = new Map();
     this.controls();
     onTheme(() => this.request());

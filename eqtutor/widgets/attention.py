@@ -169,7 +169,8 @@ class AttentionMap(PictureWidget):
         "The page's face; it runs wherever a browser shows it."
         return live_page(
             'attention', self._spec(), tensor_blocks(self.graphs), title=self.title,
-            panels=self.panels(), tour=self.tour, note=self.weights[0].upper() + self.weights[1:])
+            panels=self.panels(), tour=self.tour, parts=('tour',)*self.tour,
+            note=self.weights[0].upper() + self.weights[1:])
 
 # --- the filters of affine self-convolution
 

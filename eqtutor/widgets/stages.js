@@ -12,6 +12,7 @@ class Stages {
   constructor(widget) {
     this.widget = widget;
     this.root = widget.root.querySelector('.chain');
+    drawDown(this.root);
     this.side = this.root.querySelector('.sides :last-child');
     this.steps = [...this.root.querySelectorAll('.step')].map((box, i) => {
       const rows = ['before', 'after'].map(name => box.querySelector(`.${name}`));
@@ -166,4 +167,4 @@ function drawDown(root) {
   }
 }
 
-export { drawDown, Stages };
+export { Stages };

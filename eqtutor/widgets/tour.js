@@ -1,7 +1,7 @@
 // Somebody shows the reader around: a few steps, each of which points at its part, says what to do,
 // and sees when it is done. Nothing waits for it: every control works as ever, and one may go on,
 // back or away at any time.
-import { calm, make } from './shared.js';
+import { calm, make, near } from './shared.js';
 
 // A step has `level` (network, layer or pixel), `words`, `part(root)` which it points at, and
 // `done(widget, memory)`. It may have `memory(widget)`, taken as it begins, `control(root)` for the
@@ -137,4 +137,92 @@ class Tour {
   }
 }
 
-export { Tour };
+// --- a tour: from the networks to a layer, and to the one sum under a pixel
+
+const quarterOn = ({ state }, { turn }) => state.turn !== turn && state.turn % 90 === 0;
+const TURN = [{
+  level: 'network',
+  words: 'Turn the picture: drag it, or press the arrow keys on the slider. Watch the answers.',
+  part: root => root.querySelector('.dial'),
+  memory: ({ state }) => ({ turn: state.turn }),
+  done: ({ state }, { turn }) => near(state.turn, turn) >= 20,
+}, {
+  level: 'network',
+  words: 'Turn on to a quarter turn: 90°, 180° or 270°. Which network says what it said upright?',
+  part: root => root.querySelector('.cards'),
+  memory: () => ({ turn: 0 }),
+  done: quarterOn,
+}, {
+  level: 'layer',
+  words: 'Now look into a network. Open “More”, if it is closed, and choose another layer. Each '
+    + 'panel is a map of the layer; the arrows show where each of them went.',
+  part: root => [...root.querySelectorAll('.card:not([hidden]) .maps')]
+    .find(each => each.checkVisibility()) ?? root.querySelector('.more summary'),
+  memory: ({ state }) => ({ layer: state.layer }),
+  done: ({ state, root }, { layer }) => state.layer !== layer
+    && root.querySelector('.maps').checkVisibility(),
+  control: root => [...root.querySelectorAll('.more:not([open]) summary, select.layer')]
+    .find(each => each.checkVisibility()),
+}, {
+  level: 'pixel',
+  words: 'Click a pixel of a map of the turned picture (with keys: an arrow key on a map). One '
+    + 'pixel is one sum: filter times patch, from every map of the layer before.',
+  part: root => [...root.querySelectorAll('.card:not([hidden]) .after')]
+    .find(each => each.checkVisibility()) ?? root.querySelector('.more summary'),
+  begin: widget => widget.toConvolution(),
+  memory: ({ state }) => ({ pixel: state.pixel }),
+  done: ({ state }, { pixel }) => Boolean(state.pixel) && state.pixel !== pixel,
+  control: root => [...root.querySelectorAll('.more:not([open]) summary, .after button')]
+    .find(each => each.checkVisibility()),
+}, {
+  level: 'pixel',
+  words: 'Here is that sum, number by number. Turn the picture on by a quarter: the pixel now has '
+    + 'another sum. In the p4 network the old one is in the next map, where the ring has gone.',
+  part: root => [...root.querySelectorAll('.sum')].find(each => each.checkVisibility())
+    ?? root.querySelector('.dial'),
+  memory: ({ state }) => ({ turn: state.turn }),
+  done: quarterOn,
+  act: ['Turn on by a quarter', widget => widget.glide(widget.step(1))],
+}];
+
+// --- a tour: from the picture to a layer, and to the one sum under a pixel
+
+const ASK = [{
+  level: 'network',
+  words: 'Turn the picture on by a quarter: the button ⟲ 90°, or its ring. Each panel says how far '
+    + 'its map did not go along.',
+  part: root => root.querySelector('.dial'),
+  memory: ({ state }) => ({ turn: state.turn }),
+  done: ({ state }, { turn }) => state.turn !== turn && state.turn % 90 === 0,
+  control: root => root.querySelector('.quarter'),
+}, {
+  level: 'layer',
+  words: 'Choose another panel by its name: its map is laid over the large picture. Above, the map '
+    + 'before the picture was moved; below, the map now.',
+  part: root => root.querySelector('.views'),
+  memory: ({ state }) => ({ panel: state.panel }),
+  done: ({ state }, { panel }) => state.panel !== panel,
+  control: root => root.querySelector('.name[aria-pressed="false"]'),
+}, {
+  level: 'pixel',
+  words: 'Point at another pixel of the large picture (with keys: the arrows on it). Every pixel '
+    + 'has a map of its own.',
+  part: root => root.querySelector('.asks'),
+  memory: ({ state }) => ({ asks: String(state.asks) }),
+  done: ({ state }, { asks }) => String(state.asks) !== asks,
+  control: root => root.querySelector('.asks'),
+}, {
+  level: 'pixel',
+  words: 'Here is what this one pixel computes, number by number. Choose a pixel once more: which '
+    + 'of the numbers change?',
+  part: root => root.querySelector('.sum'),
+  memory: ({ state }) => ({ asks: String(state.asks) }),
+  done: ({ state }, { asks }) => String(state.asks) !== asks,
+  control: root => root.querySelector('.asks'),
+}];
+
+function guide(widget, kind) {
+  return new Tour(widget, { turn: TURN, attention: ASK }[kind]);
+}
+
+export { guide };

@@ -1,12 +1,9 @@
 // Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at
 // each frame the networks see the turned picture, and every view shows the same scene.
-import { Answers } from './answers.js';
 import { flipColumns, readNetwork, rotate, softmax } from './engine.js';
 import { calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, Gallery, graphOf,
   make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, paintMap, percent,
   paintPicture, placeMark, Scene, short, signed, SIGNED, turnOf } from './shared.js';
-import { drawDown, Stages } from './stages.js';
-import { Tour } from './tour.js';
 
 const EXACT = 1e-6; // what is larger at an element of the group is no rounding
 const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
@@ -808,7 +805,7 @@ class Sum {
   // A canvas with its numbers, which show where it is large.
   numbered(canvas, values, most, [height, width]) {
     const box = make('span', { className: 'numbered' }, canvas);
-    if (height * width > 25) return box;
+    if (height * width > 25 || !this.widget.root.querySelector('.tour')) return box;
     const high = Math.max(...values);
     const low = Math.min(0, ...values);
     const dark = v => (most ? Math.abs(v) > .55 * most : (v - low) / (high - low || 1) < .6);
@@ -821,54 +818,6 @@ class Sum {
     return box;
   }
 }
-
-// --- a tour: from the networks to a layer, and to the one sum under a pixel
-
-const quarterOn = ({ state }, { turn }) => state.turn !== turn && state.turn % 90 === 0;
-const TOUR = [{
-  level: 'network',
-  words: 'Turn the picture: drag it, or press the arrow keys on the slider. Watch the answers.',
-  part: root => root.querySelector('.dial'),
-  memory: ({ state }) => ({ turn: state.turn }),
-  done: ({ state }, { turn }) => near(state.turn, turn) >= 20,
-}, {
-  level: 'network',
-  words: 'Turn on to a quarter turn: 90°, 180° or 270°. Which network says what it said upright?',
-  part: root => root.querySelector('.cards'),
-  memory: () => ({ turn: 0 }),
-  done: quarterOn,
-}, {
-  level: 'layer',
-  words: 'Now look into a network. Open “More”, if it is closed, and choose another layer. Each '
-    + 'panel is a map of the layer; the arrows show where each of them went.',
-  part: root => [...root.querySelectorAll('.card:not([hidden]) .maps')]
-    .find(each => each.checkVisibility()) ?? root.querySelector('.more summary'),
-  memory: ({ state }) => ({ layer: state.layer }),
-  done: ({ state, root }, { layer }) => state.layer !== layer
-    && root.querySelector('.maps').checkVisibility(),
-  control: root => [...root.querySelectorAll('.more:not([open]) summary, select.layer')]
-    .find(each => each.checkVisibility()),
-}, {
-  level: 'pixel',
-  words: 'Click a pixel of a map of the turned picture (with keys: an arrow key on a map). One '
-    + 'pixel is one sum: filter times patch, from every map of the layer before.',
-  part: root => [...root.querySelectorAll('.card:not([hidden]) .after')]
-    .find(each => each.checkVisibility()) ?? root.querySelector('.more summary'),
-  begin: widget => widget.toConvolution(),
-  memory: ({ state }) => ({ pixel: state.pixel }),
-  done: ({ state }, { pixel }) => Boolean(state.pixel) && state.pixel !== pixel,
-  control: root => [...root.querySelectorAll('.more:not([open]) summary, .after button')]
-    .find(each => each.checkVisibility()),
-}, {
-  level: 'pixel',
-  words: 'Here is that sum, number by number. Turn the picture on by a quarter: the pixel now has '
-    + 'another sum. In the p4 network the old one is in the next map, where the ring has gone.',
-  part: root => [...root.querySelectorAll('.sum')].find(each => each.checkVisibility())
-    ?? root.querySelector('.dial'),
-  memory: ({ state }) => ({ turn: state.turn }),
-  done: quarterOn,
-  act: ['Turn on by a quarter', widget => widget.glide(widget.step(1))],
-}];
 
 // --- the widget
 
@@ -890,7 +839,7 @@ class Turn extends Scene {
     this.gallery = new Gallery(this);
     const cards = [...root.querySelectorAll('.card')].map((card, i) => new Card(this, card, i));
     this.views = [this.dial, this.gallery, ...cards, ...this.face()];
-    if (root.querySelector('.tour')) this.views.push(new Tour(this, TOUR));
+    if (root.querySelector('.tour')) this.views.push(eqtutorTour.guide(this, 'turn'));
     this.controls();
     this.readLetters();
     new ResizeObserver(() => this.request()).observe(root);
@@ -900,10 +849,9 @@ class Turn extends Scene {
   // What stands beside the cards, or in their place.
   face() {
     const { face } = this.spec;
-    if (face === 'answers') return [new Answers(this)];
+    if (face === 'answers') return [new eqtutorAnswers.Answers(this)];
     if (face === 'maps') return [new Curve(this), new Layers(this), new Sum(this)];
-    drawDown(this.root);
-    return [new Stages(this), new Sum(this)];
+    return [new eqtutorStages.Stages(this), new Sum(this)];
   }
 
   // The nearest layer, from the one that is shown backwards, of whose values each is one sum.

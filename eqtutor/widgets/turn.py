@@ -213,6 +213,7 @@ class TurnThePicture(PictureWidget):
         return live_page(
             'turn', self._spec(), tensor_blocks([*self.graphs.values()]), title=self.title,
             styles=('turn_simple',)*self.simple, note=self.note, names=[*self.networks],
+            parts=(self.face,)*(self.face != 'maps') + ('tour',)*self.tour,
             simple=self.simple, face=self.face, tour=self.tour, measured=bool(self.curves),
             stages=self._stages() if self.face == 'stages' else [],
             copies=any(node['op'] == 'choose' for g in self.graphs.values() for node in g['nodes']),
