@@ -1,7 +1,7 @@
 // Somebody shows the reader around: a few steps, each of which points at its part, says what to do,
 // and sees when it is done. Nothing waits for it: every control works as ever, and one may go on,
 // back or away at any time.
-import { calm, make, near } from './shared.js';
+import { calm, decimal, make, near } from './shared.js';
 
 // A step has `level` (network, layer or pixel), `words`, `part(root)` which it points at, and
 // `done(widget, memory)`. It may have `memory(widget)`, taken as it begins, `control(root)` for the
@@ -221,8 +221,24 @@ const ASK = [{
   control: root => root.querySelector('.asks'),
 }];
 
+// A canvas with its numbers, which show where it is large.
+function numbered(canvas, values, [height, width], most) {
+  const box = make('span', { className: 'numbered' }, canvas);
+  if (height * width > 25) return box;
+  const high = Math.max(...values);
+  const low = Math.min(0, ...values);
+  const dark = v => (most ? Math.abs(v) > .55 * most : (v - low) / (high - low || 1) < .6);
+  const numbers = [...values].map(v => make('b', {
+    textContent: decimal(v), className: dark(v) ? 'dark' : '',
+  }));
+  const grid = make('span', { className: 'numbers', ariaHidden: true }, ...numbers);
+  grid.style.setProperty('--k', width);
+  box.append(grid);
+  return box;
+}
+
 function guide(widget, kind) {
   return new Tour(widget, { turn: TURN, attention: ASK }[kind]);
 }
 
-export { guide };
+export { guide, numbered };

@@ -797,25 +797,11 @@ class Sum {
     const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
     const caption = make('figcaption', { textContent: `${turned}, from ${source}` });
     const value = make('span', { textContent: `= ${decimal(term.sum)}` });
-    const line = make('div', {}, this.numbered(filter, term.filter, most, size), '×',
-      this.numbered(patch, term.patch, null, size), value);
+    const guided = this.widget.root.querySelector('.tour');
+    const numbered = guided ? eqtutorTour.numbered : canvas => canvas;
+    const line = make('div', {}, numbered(filter, term.filter, size, most), '×',
+      numbered(patch, term.patch, size), value);
     return make('figure', {}, line, caption);
-  }
-
-  // A canvas with its numbers, which show where it is large.
-  numbered(canvas, values, most, [height, width]) {
-    const box = make('span', { className: 'numbered' }, canvas);
-    if (height * width > 25 || !this.widget.root.querySelector('.tour')) return box;
-    const high = Math.max(...values);
-    const low = Math.min(0, ...values);
-    const dark = v => (most ? Math.abs(v) > .55 * most : (v - low) / (high - low || 1) < .6);
-    const numbers = [...values].map(v => make('b', {
-      textContent: decimal(v), className: dark(v) ? 'dark' : '',
-    }));
-    const grid = make('span', { className: 'numbers', ariaHidden: true }, ...numbers);
-    grid.style.setProperty('--k', width);
-    box.append(grid);
-    return box;
   }
 }
 
