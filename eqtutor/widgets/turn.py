@@ -458,7 +458,8 @@ def three_layers(
     find.weight.zero_()
     find.weight[0, 0, 0, 0, 2] = find.weight[0, 0, 1, 4, 2] = 1.   # two corners, one a slice
     lay.weight[0, 0] = bracket.flip(0, 1)   # correlating with it lays down a bracket
-    for layer, threshold in (lift, 5.), (find, 1.), (lay, 0.): layer.bias.fill_(-threshold)
+    for bias, threshold in (lift.bias, 5.), (find.bias, 1.), (lay.bias, 0.):
+        if bias is not None: bias.fill_(-threshold)
     net = nn.Sequential(lift, nn.ReLU(), find, nn.ReLU(), lay).eval()
     return TurnThePicture(
         {'three layers': broken_twin(net) if wrong else net}, torch.tensor(rows), face='stages',
