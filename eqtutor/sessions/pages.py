@@ -1,0 +1,174 @@
+"""A session's slides, handout and notebook, from its page and from the chapters that it names."""
+# Plain module: edited by hand, no notebook exports it.
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..files import write_atomic
+from ..tutor.course import course_chapters
+from ..tutor.reading import SETTINGS
+from .marks import Piece, marked_pieces
+
+HERE = Path(__file__).parent
+# what is presented, and the chapters whose marks make its slides
+SESSIONS = {
+    'P1': ('71', '21', '21b'), 'P2': ('72', '22', '22b'), 'P3': ('73', '23', '23b'),
+    'P4': ('74', '24', '24b'), '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',),
+    '06': ('06',)}
+LONGEST_CODE = 14   # lines that one can read on a slide
+
+
+@dataclass(frozen=True)
+class Session:
+    "What somebody presents: the pieces that its chapters mark, and what the page says of them."
+    name:str
+    title:str
+    paths:tuple[Path, ...]     # of the notebooks, the session's own page first if it has one
+    pieces:tuple[Piece, ...]
+    notes:tuple[str, ...] = () # for the speaker, slide by slide
+
+    @property
+    def slides(self)->list[list[Piece]]:
+        "The pieces of each slide."
+        slides = list[list[Piece]]()
+        for piece in self.pieces:
+            if 'slide' in piece.uses: slides.append([piece])
+            elif 'more' in piece.uses and slides: slides[-1].append(piece)
+        return slides
+
+    @property
+    def handout(self)->list[Piece]:
+        "The pieces of the handout."
+        return [piece for piece in self.pieces if 'handout' in piece.uses]
+
+
+def read_session(
+    name:str, # 'P1' to 'P4', or a chapter, '05'
+)->Session:
+    "The session of a paper or a chapter, as its notebooks stand."
+    if name.upper() not in SESSIONS:
+        raise ValueError(f'There is no session {name!r}. There are {", ".join(SESSIONS)}.')
+    paths = tuple(path_of(number) for number in SESSIONS[name.upper()])
+    pieces = tuple(piece for path in [*paths[1:], paths[0]] for piece in marked_pieces(path))
+    title = re.search(r'^\s*"# (.*?)(?:\\n)?",?$', paths[0].read_text(encoding='utf-8'), re.M)
+    session = Session(name.upper(), title[1] if title else name, paths, pieces)
+    return Session(session.name, session.title, paths, pieces, notes_of(paths[0], session))
+
+
+def path_of(
+    number:str, # of a chapter
+)->Path:
+    "Its notebook."
+    return next(path for name, path in course_chapters().items()
+                if name.partition('_')[0] == number)
+
+
+# | minutes | what happens | cell to run | slide |
+ROW = re.compile(r'^\| *(\d+)[–-](\d+) *\|(.*)\|([^|]*)\| *(\d+)?(?:[–-](\d+))? *\|$', re.M)
+
+def notes_of(
+    path:Path,       # of the session's page
+    session:Session,
+)->tuple[str, ...]:
+    "Of each slide: the minutes and the words of the plan's row that shows it; '' without a plan."
+    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+    text = '\n'.join(''.join(cell['source']) for cell in cells if cell['cell_type'] == 'markdown')
+    notes = [''] * len(session.slides)
+    for start, end, what, _, first, last in ROW.findall(text):
+        for slide in range(int(first or 0), int(last or first or -1) + 1):
+            if 0 < slide <= len(notes) and not notes[slide - 1]:
+                notes[slide - 1] = f'Minutes {start} to {end}: {what.strip()}'
+    return tuple(notes)
+
+
+# --- HTML
+
+@cache
+def renderer():
+    from mistune import create_markdown
+
+    from ..grading.nbgrader.markup import formulas
+    return create_markdown(escape=False, plugins=['table', formulas])
+
+
+def as_html(
+    text:str, # Markdown
+)->str:
+    "Markdown as HTML without links to places that are not there."
+    text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)   # on paper no link leads away
+    return str(renderer()(text))
+
+
+def piece_html(piece:Piece)->str:
+    "What is shown of a piece."
+    if piece.text: return as_html(piece.text)
+    shown = [output_html(output, piece.caption) for output in piece.outputs]
+    if any(shown): return '\n'.join(shown)
+    return code_html(piece.code)
+
+
+def code_html(code:str)->str:
+    "Code with its colours."
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+    return highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, style='friendly'))
+
+
+def output_html(
+    output:dict[str, Any], # of a cell, as a notebook stores it
+    caption:str,
+)->str:
+    "A stored picture, widget, table or text; '' of anything else."
+    data = output.get('data', {})
+    if 'text/html' in data: return ''.join(data['text/html'])
+    if 'text/markdown' in data: return as_html(''.join(data['text/markdown']))
+    if 'image/png' in data:
+        first = re.split(r'(?<=[.?!]) ', caption)[0]
+        return (f'<figure><img alt="" src="data:image/png;base64,{data["image/png"].strip()}">'
+                f'<figcaption>{as_html(first)}</figcaption></figure>')
+    words = ''.join(output.get('text'))
+    return f'<pre>{escape(words)}</pre>' if words.strip() else ''
+
+
+def template(name:str)->Any:
+    "A page of this folder to be filled."
+    from jinja2 import Environment, FileSystemLoader
+    env = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
+                      lstrip_blocks=True)
+    env.filters['piece'] = piece_html
+    env.globals['text_of'] = lambda file: (HERE/file).read_text(encoding='utf-8')
+    return env.get_template(name)
+
+
+def deck(session:Session)->str:
+    "The slides of a session, one file that needs nothing else."
+    notes = [*session.notes, *['']*(len(session.slides) - len(session.notes))]
+    return template('deck.html').render(
+        session=session, slides=[*zip(session.slides, notes)], site=SETTINGS['doc_host'])
+
+
+def handout(session:Session)->str:
+    "One page of paper."
+    return template('handout.html').render(session=session)
+
+
+def write_session(
+    name:str,    # 'P1' to 'P4', or a chapter, '05'
+    folder:Path, # is made
+)->list[Path]:
+    "Slides, handout and notebooks of a session, in a folder; the files."
+    session = read_session(name)
+    if not session.slides:
+        raise ValueError(f'No cell of {", ".join(p.stem for p in session.paths)} is marked.')
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {'slides.html': deck(session)}
+    if session.handout: pages['handout.html'] = handout(session)
+    for file, page in pages.items(): write_atomic(folder/file, page.encode())
+    books = [Path(shutil.copy(path, folder/path.name)) for path in session.paths]
+    return [*(folder/file for file in pages), *books]
