@@ -10,7 +10,7 @@ Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
 # %% auto #0
 __all__ = ['bank_index', 'EquivariantConv2d', 'LiftingConv2d', 'GroupConv2d', 'ProjectionConv2d']
 
-# %% ../../nbs/1_foundations/05_convolution.ipynb #00000003
+# %% ../../nbs/1_foundations/05_convolution.ipynb #05lib001
 import torch
 from einops import rearrange
 from torch import Tensor

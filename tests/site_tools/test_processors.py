@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from tools.site.processors import FoldCells, FrameStatements, clean_signature, light
+from tools.site.processors import (
+    FoldCells,
+    FrameStatements,
+    PageHead,
+    clean_signature,
+    light,
+)
 
 TEXT = '<details><summary>Answer</summary>\n\n{}\n\n</details>'
 
@@ -92,3 +98,26 @@ def test_an_exercise_holds_its_hints_its_solution_and_its_check():
                          'after', '<!-- solution 2.2 -->']
     task.source = '> **Exercise 2.2 (proof, 1 mark, 9 minutes, ●○○).** Do.'
     assert framed_page(task, proof).endswith('<!-- solution 2.2 -->\n\n:::::')
+
+
+def headed(path, *texts):
+    "The page's cells once it has a head, beginning with the links that open it."
+    cells = [cell('raw', '---'), cell('markdown', 'OPEN'), *(cell('markdown', t) for t in texts)]
+    nb = SimpleNamespace(path_=f'nbs/{path}', cells=cells)
+    PageHead(nb).begin()
+    return [c.source for c in nb.cells[1:]]
+
+
+def test_head_of_a_page_says_where_it_stands_and_takes_nothing_else_in():
+    text = ('**P9** is a paper.\n\n**You will**\n\n- see;\n\n**You need** 01\n\n**Time** read 9'
+            '\n\nIt begins.')
+    head, rest = headed('1_foundations/02_actions.ipynb', text)
+    assert rest == '**P9** is a paper.\n\nIt begins.'
+    lines = head.split('\n')[1:-1]
+    assert [line for line in lines if line] == [
+        '[Foundations · 3 of 7]{.place}', '**You need** 01', '**Time** read 9', '**You will**',
+        '- see;', '[OPEN]{.open-in}']
+
+
+def test_map_has_no_head_and_ends_with_the_links():
+    assert headed('index.ipynb', '**Time** flies.') == ['**Time** flies.', 'OPEN']

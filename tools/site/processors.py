@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from eqtutor.tutor.course import chapter_of
+from eqtutor.tutor.course import chapter_of, course_chapters
 from eqtutor.tutor.reading import DRAWN, FOLD, SHOWN, folds_of_text, why_folded
 from eqtutor.tutor.student import cell_mark
 
@@ -50,6 +50,55 @@ class NumberTitle:
         if not number or head.cell_type != 'raw': return
         named = re.sub(r"^title: '?(.*?)'?$", rf"title: '{number} \1'", head.source, flags=re.M)
         head.source = named
+
+
+# --- the head of a page
+
+PARTS = {'1_foundations': 'Foundations', '2_training': 'Training', '3_papers': 'The papers',
+         '4_course': 'The course', '5_workshop': 'The workshop', '6_reference': 'Reference'}
+HEAD_LINES = re.compile(r'\*\*(You will|You need|Time)\*\*')
+
+
+class PageHead:
+    """Makes one block of where a page stands, where it opens, what it needs, asks and gives.
+    Runs after `OpenLinks`, whose line it takes in."""
+    def __init__(self, nb): self.nb = nb
+
+    def begin(self)->None:
+        from execnb.nbio import mk_cell
+        cells, place = self.nb.cells, place_of(Path(self.nb.path_))
+        links = cells.pop(1).source
+        if not place:   # the map begins with its picture
+            cells.append(mk_cell(links, 'markdown'))
+            return
+        heads = [cell for cell in cells[1:4] if cell.cell_type == 'markdown']
+        parts = [part for cell in heads for part in taken_head(cell)]
+        # minutes and prerequisites in the first lines, what one learns below them
+        parts.sort(key=lambda part: not HEAD_LINES.match(part) or part.startswith('**You will'))
+        lines = '\n\n'.join([f'[{place}]{{.place}}', *parts, f'[{links}]{{.open-in}}'])
+        block = f'::::: {{.page-head .quarto-exclude-from-search-index}}\n{lines}\n:::::'
+        cells.insert(1, mk_cell(block, 'markdown'))
+
+
+def place_of(
+    path:Path, # of a notebook
+)->str:
+    "'Foundations · 5 of 7'; '' for the map."
+    part = next((name for name in path.parts if name in PARTS), '')
+    if not part: return ''
+    names = [p.name for p in course_chapters().values() if p.parent.name == part]
+    return f'{PARTS[part]} · {names.index(path.name) + 1} of {len(names)}'
+
+
+def taken_head(
+    cell:Any, # markdown; the head is taken out of it
+)->list[str]:
+    "The paragraphs of a cell that tell what a chapter gives, needs and how long it takes."
+    paragraphs = cell.source.split('\n\n')
+    taken = [n for n, text in enumerate(paragraphs) if HEAD_LINES.match(text)]
+    taken += [n + 1 for n in taken if paragraphs[n] == '**You will**']
+    cell.source = '\n\n'.join(text for n, text in enumerate(paragraphs) if n not in taken)
+    return [paragraphs[n] for n in sorted(taken)]
 
 
 # --- folds

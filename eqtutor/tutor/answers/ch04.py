@@ -47,15 +47,17 @@ def input_not_moved(f, group):
     return lambda x: moved_copies(f, group, x, before=False, after=1).mean(0)
 
 
-# the student's `broken`, on a convolution with its filter and stride
-ON_A_LAYER = ('fn(lambda f: torch.sinh(F.conv2d(f, case[0], stride=case[1])), case[2], '
+# the student's `judge`, on a convolution with its filter and stride
+ON_A_LAYER = ('fn(lambda f: 1 + torch.sinh(F.conv2d(f, case[0], stride=case[1])), case[2], '
               'case[3])')
+BROKEN, PASSES, NOTHING = 'broken', 'passes', 'says nothing'
+
 def averaged(w, group, elements):
     "The filter, averaged over some of the group's moves."
     return torch.stack([act(group, h, w) for h in elements]).mean(0)
 
 def layers_to_judge(seed):
-    "Layers that are right, and such as a hasty test accepts."
+    "Layers that are right, such as a hasty test accepts, and constant ones."
     c2, p4, p4m = get_group('C2'), get_group('p4'), get_group('p4m')
     w = normal(1, 1, 5, 5, seed=seed)   # on 3×3 turns bring the mirrors along
     round_, turns = averaged(w, p4m, p4m.elements), averaged(w, p4, p4.elements)
@@ -64,19 +66,22 @@ def layers_to_judge(seed):
     cases = [(round_, 1, 9, p4m), (round_, 1, 8, p4), (turns, 1, 9, p4), (half, 1, 9, c2),
              (w, 1, 9, p4), (w, 1, 8, p4m), (half, 1, 9, p4), (turns, 1, 9, p4m),
              (mirror, 1, 9, p4m), (diagonal, 1, 9, p4m), (slight, 1, 9, p4),
-             (round_, 2, 9, p4m), (round_, 2, 8, p4), (half, 2, 8, p4), (round_, 2, 8, p4m)]
+             (round_, 2, 9, p4m), (round_, 2, 8, p4), (half, 2, 8, p4), (round_, 2, 8, p4m),
+             (0*w, 1, 9, p4m), (0*w, 2, 8, p4)]
     order = torch.randperm(len(cases), generator=torch.Generator().manual_seed(seed))
     return [cases[i] for i in order]   # what is right depends on the seed
 
-def judged(layer, n, group, elements=None, f=None, limit=1e-10, move=True):
-    "Whether the roads part, for the elements that are tried."
+def judged(layer, n, group, elements=None, f=None, limit=1e-10, move=True, empty=True):
+    "What is said of a layer, for the elements that are tried."
     f = torch.randn(1, 1, n, n, dtype=torch.float64) if f is None else f
+    limit = limit*layer(f).abs().max()
     def gap(h):
         return (layer(act(group, h, f)) - (act(group, h, layer(f)) if move else layer(f))).abs()
+    if empty and (layer(f) - layer(torch.randn_like(f))).abs().max() <= limit: return NOTHING
     tried = group.elements if elements is None else elements(group)
-    return bool(max(gap(h).max() for h in tried) > limit*layer(f).abs().max())
+    return BROKEN if max(gap(h).max() for h in tried) > limit else PASSES
 
-def broken(layer, n, group): return judged(layer, n, group)
+def judge(layer, n, group): return judged(layer, n, group)
 
 def first_turn_alone(layer, n, group): return judged(layer, n, group, lambda g: [1])
 
@@ -92,7 +97,10 @@ def wide_tolerance(layer, n, group): return judged(layer, n, group, limit=.05)
 
 def asks_for_invariance(layer, n, group): return judged(layer, n, group, move=False)
 
-def the_other_way_round(layer, n, group): return not judged(layer, n, group)
+def lets_the_constant_pass(layer, n, group): return judged(layer, n, group, empty=False)
+
+def the_other_way_round(layer, n, group):
+    return {BROKEN: PASSES, PASSES: BROKEN, NOTHING: NOTHING}[judged(layer, n, group)]
 
 
 BARS = ('plain conv', 'symmetric conv', 'stride 2, 8×8', 'stride 2, 9×9', 'coordinates',
@@ -141,9 +149,12 @@ EXERCISES = [
                 'A random filter has no mirror symmetry, either: the plain convolution still '
                 'fails.'),
     ]),
-    Exercise('4.4', 'code', 4, broken, layers_to_judge, ON_A_LAYER, [
+    Exercise('4.4', 'code', 4, judge, layers_to_judge, ON_A_LAYER, [
+        Mistake(lets_the_constant_pass,
+                'A layer that ignores its input passes. Its two roads end alike, whatever you put '
+                'in. Compare its outputs for two inputs as well.', worth=2),
         Mistake(the_other_way_round,
-                'It says True for the layers that are right: asked is whether one is broken.',
+                "It says 'broken' of the layers that are right, and 'passes' of the broken ones.",
                 worth=2),
         Mistake(first_turn_alone,
                 'Only element 1 is tried. A filter with all four turns may still break the '

@@ -1,4 +1,4 @@
-"""05 Convolution: a lifting layer that truly convolves, and panels seen in a mirror."""
+"""05 Convolution: the bank of a lifting layer that truly convolves, and panels seen in a mirror."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 import torch.nn.functional as F
@@ -40,6 +40,10 @@ def kernel_at_rest(x, w, group):
 
 def poses_before_channels(x, w, group): return lift_convolve(x, w, group).transpose(1, 2)
 
+def rows_by_pose(x, w, group):
+    "The bank's rows in the order (h, o), its outputs read in the order (o, h)."
+    return lift_convolve(x, w, group).transpose(1, 2).flatten(1, 2).unflatten(1, (-1, len(group)))
+
 def without_padding(x, w, group): return correlate_at_poses(x, reversed_kernels(w, group), 0)
 
 
@@ -66,16 +70,20 @@ EXERCISES = [
                 'Your kernel turns clockwise: element 1 of $p4$ agrees with ours at element 3. At '
                 'pose h the kernel is 𝓛_h w, moved by h and not by its inverse.', worth=2),
         Mistake(correlation,
-                'This is the correlation, what `conv2d` computes: f(x + y). A convolution reads '
-                'f(x − y), so the kernel is reversed in both axes.', worth=2),
+                'This is the correlation, what `conv2d` computes: f(x + t). A convolution reads '
+                'f(x − t), so the kernel is reversed in both axes.', worth=2),
         Mistake(one_axis_reversed,
-                'The kernel is reversed along one axis only: that is a mirror. −y reverses rows '
+                'The kernel is reversed along one axis only: that is a mirror. −t reverses rows '
                 'and columns.', worth=2),
         Mistake(kernel_at_rest,
                 'All poses give the same answer: the kernel does not move. At pose h it is 𝓛_h w.'),
         Mistake(poses_before_channels,
                 'The poses stand before the channels. A feature map on G is (b, o, |H|, h, w): '
-                'stack on axis 2.', worth=3),
+                'unflatten the outputs to (o, |H|).', worth=3),
+        Mistake(rows_by_pose,
+                'The rows of your bank stand in the order (h, o), and its outputs are '
+                'read as (o, h): channels and poses are mixed. Stack the poses on axis 1 of the '
+                'filters.', worth=3),
         Mistake(without_padding,
                 'The window is off by one: a 3×3 kernel keeps the size with padding 1.', worth=3),
     ]),

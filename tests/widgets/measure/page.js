@@ -19,7 +19,9 @@
   };
   return {
     scrolled: all('main pre.sourceCode').filter(e => e.scrollWidth > e.clientWidth + 1).map(name),
-    bare: images.filter(e => !caption(e)?.checkVisibility() || !caption(e).textContent.trim())
+    // a card says below its picture what it shows
+    bare: images.filter(e => !e.closest('.part'))
+      .filter(e => !caption(e)?.checkVisibility() || !caption(e).textContent.trim())
       .map(e => e.alt.slice(0, 80)),
     small: images.filter(e => e.naturalWidth === 0).map(name),
     outside: all('main :is(figure, summary, pre, table, details)').filter(leaves).map(name),
