@@ -7,68 +7,64 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-USES = 'slide', 'more', 'handout'
-WORDS = rf'((?:{"|".join(USES)})(?: (?:{"|".join(USES)}))*)'
-TEXT_MARK = re.compile(rf'<!-- *{WORDS} *-->\n?')
-CODE_MARK = re.compile(rf'^#\| *{WORDS} *$', re.M)
-OPTION = re.compile(r'^#\| *(?:([\w-]+): *)?(.*)\n?', re.M)
+from ..tutor.reading import SHOWN_WORDS, TEXT_MARK, CodeCell
+
+CODE_MARK = re.compile(rf'^#\| (?P<uses>{SHOWN_WORDS}) *$', re.M)
 
 
 @dataclass(frozen=True)
 class Piece:
     "A marked piece of a chapter: some text, or a cell with what it put out."
-    uses:frozenset[str]         # of `USES`
+    uses:frozenset[str]         # of 'slide', 'more', 'beside', 'handout'
     section:str                 # the heading it stands under
     text:str = ''               # Markdown
     code:str = ''               # of a cell, without its directives
     caption:str = ''            # of a figure
+    alt:str = ''                # of a figure
     outputs:tuple[Any, ...] = ()
+
+    @property
+    def beside(self)->bool:
+        "Does it stand in a column on the right?"
+        return 'beside' in self.uses
 
 
 def marked_pieces(
     path:Path, # of a notebook
 )->list[Piece]:
     "What a chapter marks, in its order."
-    cells, section, found = json.loads(path.read_text(encoding='utf-8'))['cells'], '', []
+    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+    section, found = '', list[Piece]()
     for cell in cells:
         source = ''.join(cell['source'])
         if cell['cell_type'] == 'markdown':
             for block in blocks_of(source):
                 if heading := re.match(r'#+ (.*?)(?: *\{#[\w-]+\})?$', block): section = heading[1]
                 if mark := TEXT_MARK.match(block):
-                    text = block[mark.end():]
-                    found.append(Piece(uses_of(mark), section, without_fold(text)))
+                    found.append(Piece(uses_of(mark), section, block[mark.end():]))
         elif mark := CODE_MARK.search(source):
-            options = dict(OPTION.findall(source))
-            found.append(Piece(uses_of(mark), section, code=OPTION.sub('', source).strip(),
-                               caption=options.get('fig-cap', '').strip('"\''),
-                               outputs=tuple(cell['outputs'])))
+            read = CodeCell.read(cell)
+            found.append(Piece(uses_of(mark), section, '', read.code, read.flags.get('fig-cap', ''),
+                               read.flags.get('fig-alt', ''), tuple(cell['outputs'])))
     return found
 
 
-def uses_of(mark:re.Match)->frozenset[str]: return frozenset(mark[1].split())
+def uses_of(mark:re.Match)->frozenset[str]: return frozenset(mark['uses'].split())
 
+
+FOLD_TAG = re.compile(r'<details[^>]*>(?:\s*<summary>.*?</summary>)?|</details>', re.S)
 
 def blocks_of(
     text:str, # Markdown of a cell
 )->Iterator[str]:
-    "Its paragraphs, headings, quotations, tables; a fold, a displayed formula and code are one."
+    "Its paragraphs, headings, quotations, tables, with the mark before them; folds are opened."
     block = list[str]()
-    for line in text.split('\n'):
+    for line in FOLD_TAG.sub('\n', text).split('\n'):
         so_far = '\n'.join(block)
-        inside = (so_far.count('<details') > so_far.count('</details>')
-                  or so_far.count('$$') % 2 or len(re.findall('^```', so_far, re.M)) % 2)
+        inside = so_far.count('$$') % 2 or len(re.findall('^```', so_far, re.M)) % 2
         if line.strip() or inside: block.append(line)
         # a mark belongs to what follows, also behind an empty line
-        elif block and not TEXT_MARK.fullmatch(so_far + '\n'):
+        elif block and not TEXT_MARK.fullmatch(so_far):
             yield so_far
             block = []
     if block: yield '\n'.join(block)
-
-
-def without_fold(
-    text:str, # Markdown
-)->str:
-    "What a fold holds, open; other text as it is."
-    fold = re.fullmatch(r'\s*<details[^>]*>\s*<summary>.*?</summary>(.*)</details>\s*', text, re.S)
-    return fold[1].strip() if fold else text

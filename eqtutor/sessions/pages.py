@@ -20,7 +20,6 @@ SESSIONS = {
     'P1': ('71', '21', '21b'), 'P2': ('72', '22', '22b'), 'P3': ('73', '23', '23b'),
     'P4': ('74', '24', '24b'), '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',),
     '06': ('06',)}
-LONGEST_CODE = 14   # lines that one can read on a slide
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Session:
         slides = list[list[Piece]]()
         for piece in self.pieces:
             if 'slide' in piece.uses: slides.append([piece])
-            elif 'more' in piece.uses and slides: slides[-1].append(piece)
+            elif piece.uses & {'more', 'beside'} and slides: slides[-1].append(piece)
         return slides
 
     @property
@@ -55,9 +54,14 @@ def read_session(
         raise ValueError(f'There is no session {name!r}. There are {", ".join(SESSIONS)}.')
     paths = tuple(path_of(number) for number in SESSIONS[name.upper()])
     pieces = tuple(piece for path in [*paths[1:], paths[0]] for piece in marked_pieces(path))
-    title = re.search(r'^\s*"# (.*?)(?:\\n)?",?$', paths[0].read_text(encoding='utf-8'), re.M)
-    session = Session(name.upper(), title[1] if title else name, paths, pieces)
+    session = Session(name.upper(), title_of(paths[0]), paths, pieces)
     return Session(session.name, session.title, paths, pieces, notes_of(paths[0], session))
+
+
+def title_of(path:Path)->str:
+    "The first heading of a notebook."
+    first = json.loads(path.read_text(encoding='utf-8'))['cells'][0]
+    return ''.join(first['source']).partition('\n')[0].removeprefix('# ')
 
 
 def path_of(
@@ -107,7 +111,7 @@ def as_html(
 def piece_html(piece:Piece)->str:
     "What is shown of a piece."
     if piece.text: return as_html(piece.text)
-    shown = [output_html(output, piece.caption) for output in piece.outputs]
+    shown = [output_html(output, piece) for output in piece.outputs]
     if any(shown): return '\n'.join(shown)
     return code_html(piece.code)
 
@@ -122,17 +126,18 @@ def code_html(code:str)->str:
 
 def output_html(
     output:dict[str, Any], # of a cell, as a notebook stores it
-    caption:str,
+    piece:Piece,           # whose it is
 )->str:
     "A stored picture, widget, table or text; '' of anything else."
     data = output.get('data', {})
     if 'text/html' in data: return ''.join(data['text/html'])
     if 'text/markdown' in data: return as_html(''.join(data['text/markdown']))
     if 'image/png' in data:
-        first = re.split(r'(?<=[.?!]) ', caption)[0]
-        return (f'<figure><img alt="" src="data:image/png;base64,{data["image/png"].strip()}">'
+        image = ''.join(data['image/png']).replace('\n', '')
+        first = re.split(r'(?<=[.?!]) ', piece.caption)[0]
+        return (f'<figure><img alt="{escape(piece.alt)}" src="data:image/png;base64,{image}">'
                 f'<figcaption>{as_html(first)}</figcaption></figure>')
-    words = ''.join(output.get('text'))
+    words = ''.join(output.get('text', ''))
     return f'<pre>{escape(words)}</pre>' if words.strip() else ''
 
 
