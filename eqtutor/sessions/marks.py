@@ -15,7 +15,7 @@ CODE_MARK = re.compile(rf'^#\| (?P<uses>{SHOWN_WORDS}) *$', re.M)
 @dataclass(frozen=True)
 class Piece:
     "A marked piece of a chapter: some text, or a cell with what it put out."
-    uses:frozenset[str]         # of 'slide', 'more', 'beside', 'handout'
+    uses:frozenset[str]         # of `SHOWN_AS`
     section:str                 # the heading it stands under
     text:str = ''               # Markdown
     code:str = ''               # of a cell, without its directives

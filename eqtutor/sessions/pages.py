@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 # what is presented, and the chapters whose marks make its slides
 SESSIONS = {
     'P1': ('71', '21', '21b'), 'P2': ('72', '22', '22b'), 'P3': ('73', '23', '23b'),
-    'P4': ('74', '24', '24b'), '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',),
+    'P4': ('24', '24', '24b'), '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',),
     '06': ('06',)}
 
 
@@ -36,7 +36,10 @@ class Session:
         "The pieces of each slide."
         slides = list[list[Piece]]()
         for piece in self.pieces:
-            if 'slide' in piece.uses: slides.append([piece])
+            if 'slide' in piece.uses:
+                seen = slides[-1] if 'again' in piece.uses else []
+                again = [replace(p, uses=frozenset({'beside'})) for p in seen if p.outputs]
+                slides.append([piece, *again])
             elif piece.uses & {'more', 'beside'} and slides: slides[-1].append(piece)
         return slides
 
@@ -53,7 +56,7 @@ def read_session(
     if name.upper() not in SESSIONS:
         raise ValueError(f'There is no session {name!r}. There are {", ".join(SESSIONS)}.')
     paths = tuple(path_of(number) for number in SESSIONS[name.upper()])
-    pieces = tuple(piece for path in [*paths[1:], paths[0]] for piece in marked_pieces(path))
+    pieces = tuple(piece for path in (paths[1:] or paths) for piece in marked_pieces(path))
     session = Session(name.upper(), title_of(paths[0]), paths, pieces)
     return Session(session.name, session.title, paths, pieces, notes_of(paths[0], session))
 
@@ -100,10 +103,17 @@ def renderer():
     return create_markdown(escape=False, plugins=['table', formulas])
 
 
+# letters that browsers no longer make of others
+SCRIPT = dict(zip('ABCDEFGHIJKLMNOPQRSTUVWXYZ', '𝒜ℬ𝒞𝒟ℰℱ𝒢ℋℐ𝒥𝒦ℒℳ𝒩𝒪𝒫𝒬ℛ𝒮𝒯𝒰𝒱𝒲𝒳𝒴𝒵'))
+DOUBLE = dict(zip('CNQRZ', 'ℂℕℚℝℤ'))
+
 def as_html(
     text:str, # Markdown
 )->str:
     "Markdown as HTML without links to places that are not there."
+    text = re.sub(r'\\mathcal\s*\{?([A-Z])\}?', lambda m: f'{{{SCRIPT[m[1]]}}}', text)
+    text = re.sub(r'\\mathbb\s*\{?([CNQRZ])\}?', lambda m: f'{{{DOUBLE[m[1]]}}}', text)
+    text = re.sub(r'\\tag\{(.*?)\}', r'\\text{ (\1)}', text)
     text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)   # on paper no link leads away
     return str(renderer()(text))
 
@@ -130,7 +140,9 @@ def output_html(
 )->str:
     "A stored picture, widget, table or text; '' of anything else."
     data = output.get('data', {})
-    if 'text/html' in data: return ''.join(data['text/html'])
+    if 'text/html' in data:   # in which a section would be a slide
+        html = ''.join(data['text/html']).replace('</section>', '</div>')
+        return html.replace('<section', '<div role="region"')
     if 'text/markdown' in data: return as_html(''.join(data['text/markdown']))
     if 'image/png' in data:
         image = ''.join(data['image/png']).replace('\n', '')

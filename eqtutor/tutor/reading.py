@@ -61,7 +61,7 @@ def unquoted(
 
 
 # what a lesson shows when it is presented: `eqtutor.sessions`
-SHOWN_AS = 'slide', 'more', 'beside', 'handout'
+SHOWN_AS = 'slide', 'more', 'beside', 'again', 'handout'
 SHOWN_WORDS = rf'({"|".join(SHOWN_AS)})( ({"|".join(SHOWN_AS)}))*'
 TEXT_MARK = re.compile(rf'<!-- (?P<uses>{SHOWN_WORDS}) -->\n*')
 
