@@ -6,8 +6,7 @@ Reveal.initialize({
   center: false,
   hash: true,
   controls: false,
-  // the title has no number
-  slideNumber: slide => [Reveal.getSlidePastCount(slide) || ''],
+  slideNumber: slide => [(slide && slide.dataset.number) || ''],   // the title has none
   transition: 'none',
   pdfSeparateFragments: false,
   // a widget takes its own keys

@@ -2,24 +2,24 @@
 # Plain module: edited by hand, no notebook exports it.
 import json
 import re
-import shutil
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..files import write_atomic
-from ..tutor.course import course_chapters
+from ..files import writable_folder, write_atomic
+from ..names import needs
+from ..tutor.course import chapter_path, course_chapters
 from ..tutor.reading import SETTINGS
+from ..tutor.student import Copy, notebook_bytes, student_copy
 from .marks import Piece, marked_pieces
 
 HERE = Path(__file__).parent
 # what is presented, and the chapters whose marks make its slides
 SESSIONS = {
-    'P1': ('71', '21', '21b'), 'P2': ('72', '22', '22b'), 'P3': ('73', '23', '23b'),
-    'P4': ('24', '24', '24b'), '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',),
-    '06': ('06',)}
+    'P4': ('74', '24', '24b'),
+    '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',), '06': ('06',)}
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Session:
 
 
 def read_session(
-    name:str, # 'P1' to 'P4', or a chapter, '05'
+    name:str, # of `SESSIONS`; small letters will do
 )->Session:
     "The session of a paper or a chapter, as its notebooks stand."
     if name.upper() not in SESSIONS:
@@ -97,9 +97,10 @@ def notes_of(
 
 @cache
 def renderer():
-    from mistune import create_markdown
+    with needs('lab'):
+        from mistune import create_markdown
 
-    from ..grading.nbgrader.markup import formulas
+        from ..grading.nbgrader.markup import formulas
     return create_markdown(escape=False, plugins=['table', formulas])
 
 
@@ -128,9 +129,10 @@ def piece_html(piece:Piece)->str:
 
 def code_html(code:str)->str:
     "Code with its colours."
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
+    with needs('lab'):
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
     return highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, style='friendly'))
 
 
@@ -155,7 +157,8 @@ def output_html(
 
 def template(name:str)->Any:
     "A page of this folder to be filled."
-    from jinja2 import Environment, FileSystemLoader
+    with needs('lab'):
+        from jinja2 import Environment, FileSystemLoader
     env = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
                       lstrip_blocks=True)
     env.filters['piece'] = piece_html
@@ -176,16 +179,18 @@ def handout(session:Session)->str:
 
 
 def write_session(
-    name:str,    # 'P1' to 'P4', or a chapter, '05'
+    name:str,    # of `SESSIONS`
     folder:Path, # is made
 )->list[Path]:
     "Slides, handout and notebooks of a session, in a folder; the files."
     session = read_session(name)
-    if not session.slides:
-        raise ValueError(f'No cell of {", ".join(p.stem for p in session.paths)} is marked.')
-    folder.mkdir(parents=True, exist_ok=True)
     pages = {'slides.html': deck(session)}
     if session.handout: pages['handout.html'] = handout(session)
+    folder = writable_folder(folder, 'another folder')
     for file, page in pages.items(): write_atomic(folder/file, page.encode())
-    books = [Path(shutil.copy(path, folder/path.name)) for path in session.paths]
-    return [*(folder/file for file in pages), *books]
+    books = {chapter_path(path.stem): path.name for path in session.paths}
+    how = Copy(books, solutions=True)
+    for path in session.paths:
+        book = student_copy(json.loads(path.read_text(encoding='utf-8')), path.stem, how)
+        write_atomic(folder/path.name, notebook_bytes(book))
+    return [folder/file for file in [*pages, *(path.name for path in session.paths)]]
