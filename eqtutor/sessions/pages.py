@@ -99,9 +99,10 @@ def notes_of(
 def renderer():
     with needs('lab'):
         from mistune import create_markdown
+        from mistune.plugins.table import table, table_in_quote
 
         from ..grading.nbgrader.markup import formulas
-    return create_markdown(escape=False, plugins=['table', formulas])
+    return create_markdown(escape=False, plugins=[table, table_in_quote, formulas])
 
 
 # letters that browsers no longer make of others
@@ -114,6 +115,7 @@ def as_html(
     "Markdown as HTML without links to places that are not there."
     text = re.sub(r'\\mathcal\s*\{?([A-Z])\}?', lambda m: f'{{{SCRIPT[m[1]]}}}', text)
     text = re.sub(r'\\mathbb\s*\{?([CNQRZ])\}?', lambda m: f'{{{DOUBLE[m[1]]}}}', text)
+    text = re.sub(r'\\q?quad(?![a-z])', r'\\text{ }', text)
     text = re.sub(r'\\tag\{(.*?)\}', r'\\text{ (\1)}', text)
     text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)   # on paper no link leads away
     return str(renderer()(text))
@@ -148,9 +150,8 @@ def output_html(
     if 'text/markdown' in data: return as_html(''.join(data['text/markdown']))
     if 'image/png' in data:
         image = ''.join(data['image/png']).replace('\n', '')
-        first = re.split(r'(?<=[.?!]) ', piece.caption)[0]
         return (f'<figure><img alt="{escape(piece.alt)}" src="data:image/png;base64,{image}">'
-                f'<figcaption>{as_html(first)}</figcaption></figure>')
+                f'<figcaption>{as_html(piece.caption)}</figcaption></figure>')
     words = ''.join(output.get('text', ''))
     return f'<pre>{escape(words)}</pre>' if words.strip() else ''
 
@@ -162,6 +163,7 @@ def template(name:str)->Any:
     env = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
                       lstrip_blocks=True)
     env.filters['piece'] = piece_html
+    env.filters['line'] = lambda text: re.sub('</?p>', '', as_html(text)).strip()
     env.globals['text_of'] = lambda file: (HERE/file).read_text(encoding='utf-8')
     return env.get_template(name)
 
