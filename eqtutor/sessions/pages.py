@@ -112,12 +112,12 @@ DOUBLE = dict(zip('CNQRZ', 'ℂℕℚℝℤ'))
 def as_html(
     text:str, # Markdown
 )->str:
-    "Markdown as HTML without links to places that are not there."
+    "Markdown as HTML; a link to another chapter is its words, for on paper it leads nowhere."
     text = re.sub(r'\\mathcal\s*\{?([A-Z])\}?', lambda m: f'{{{SCRIPT[m[1]]}}}', text)
     text = re.sub(r'\\mathbb\s*\{?([CNQRZ])\}?', lambda m: f'{{{DOUBLE[m[1]]}}}', text)
     text = re.sub(r'\\q?quad(?![a-z])', r'\\text{ }', text)
     text = re.sub(r'\\tag\{(.*?)\}', r'\\text{ (\1)}', text)
-    text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)   # on paper no link leads away
+    text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)
     return str(renderer()(text))
 
 

@@ -29,8 +29,9 @@ def outputs_of(path):
 # --- marks
 
 def test_a_mark_belongs_to_the_block_behind_it(tmp_path):
-    text = ('# T\n\n## A {#sec-a}\n\nno\n\n<!-- slide -->\n\none\ntwo\n\n<details><summary>S</summary>'
-            '\n\n<!-- more handout -->\n\n$$a\n\nb$$\n\nno\n\n</details>')
+    text = ('# T\n\n## A {#sec-a}\n\nno\n\n<!-- slide -->\n\none\ntwo\n\n'
+            '<details><summary>S</summary>\n\n<!-- more handout -->\n\n$$a\n\nb$$\n\nno'
+            '\n\n</details>')
     cells = [{'cell_type': 'markdown', 'source': text},
              {'cell_type': 'code', 'source': '#| beside\n#| fig-cap: "C."\nx = 1', 'outputs': []},
              {'cell_type': 'code', 'source': '#| slider\ny', 'outputs': []}]
