@@ -57,7 +57,7 @@ def read_session(
         raise ValueError(f'There is no session {name!r}. There are {", ".join(SESSIONS)}.')
     paths = tuple(path_of(number) for number in SESSIONS[name.upper()])
     pieces = tuple(piece for path in (paths[1:] or paths) for piece in marked_pieces(path))
-    session = Session(name.upper(), title_of(paths[0]), paths, pieces)
+    session = Session(name.upper(), title_of((paths[1:] or paths)[0]), paths, pieces)
     return Session(session.name, session.title, paths, pieces, notes_of(paths[0], session))
 
 
