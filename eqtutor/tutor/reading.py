@@ -60,6 +60,12 @@ def unquoted(
     return value[1:-1].replace("''", "'") if value[:1] == "'" else value
 
 
+# what a lesson shows when it is presented: `eqtutor.sessions`
+SHOWN_AS = 'slide', 'more', 'beside', 'again', 'handout'
+SHOWN_WORDS = rf'({"|".join(SHOWN_AS)})( ({"|".join(SHOWN_AS)}))*'
+TEXT_MARK = re.compile(rf'<!-- (?P<uses>{SHOWN_WORDS}) -->\n*')
+
+
 # --- folds
 
 DRAWN = 'image/png', 'image/svg+xml'
@@ -360,6 +366,7 @@ class Reader:
         whole:bool=False, # is it graded, and stays one cell?
     )->Iterator[str]:
         "The sources of the cells that a text becomes: behind a fold begins another."
+        source = TEXT_MARK.sub('', source)
         for part in [source] if whole else behind_folds(source):
             first, last = folds_of_text(part)
             if first:

@@ -6,6 +6,7 @@ import pytest
 from links import dead_links
 from pages import links, prose, read_all
 
+from eqtutor.sessions import SESSIONS, read_session
 from eqtutor.tutor import student
 from eqtutor.tutor.course import chapter_path
 from eqtutor.tutor.reading import CodeCell, Links, fold_words, page_address, reader_markdown
@@ -230,6 +231,9 @@ def test_every_link_leads_somewhere_and_into_the_copy_if_it_can(folders, copies,
     here = {page_address(chapter_path(nb.json['metadata']['eqtutor']['chapter']))
             for nb in books.values()}
     there = {page_address(name) for name in BOOK}
+    there |= {f'{SITE}/slides/{name}/slides.html' for name in SESSIONS}
+    there |= {f'{SITE}/slides/{name}/handout.html' for name in SESSIONS
+              if read_session(name).handout}
     for path, nb in books.items():
         out = {link.partition('#')[0] for text in nb.markdown() for link in links(text)}
         assert {link for link in out if link.startswith(f'{SITE}/')} <= there - here, path
