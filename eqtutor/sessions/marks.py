@@ -49,7 +49,11 @@ def marked_pieces(
     return found
 
 
-def uses_of(mark:re.Match)->frozenset[str]: return frozenset(mark['uses'].split())
+def uses_of(
+    mark:re.Match, # of a block or a cell
+)->frozenset[str]:
+    "What the mark says that its piece is for, of `USES`."
+    return frozenset(mark['uses'].split())
 
 
 FOLD_TAG = re.compile(r'<details[^>]*>(?:\s*<summary>.*?</summary>)?|</details>', re.S)

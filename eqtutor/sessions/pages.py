@@ -97,6 +97,7 @@ def notes_of(
 
 @cache
 def renderer():
+    "What makes HTML of Markdown with tables and formulas; of the author's own text alone."
     with needs('lab'):
         from mistune import create_markdown
         from mistune.plugins.table import table, table_in_quote

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from links import dead_links
-from pages import links, prose, read_all
+from pages import NBS, links, prose, read_all
 
 from eqtutor.sessions import SESSIONS, read_session
 from eqtutor.tutor import student
@@ -200,7 +200,7 @@ def test_every_caption_and_fold_is_there_and_no_directive(copies, kind):
         there = '\n'.join(c['source'] for c in nb.cells)
         author = [source for c, source in authors_cells(nb, kind) if c == 'code']
         asked = [source for source in author if '#| fig-cap' in source]
-        numbers = [int(n) for n in re.findall(r"(?:^|')\*Figure (\d+)\.\* \S", there, re.M)]
+        numbers = [int(n) for n in re.findall(r"(?:^|['\"])\*Figure (\d+)\.\* \S", there, re.M)]
         assert sorted(numbers) == [*range(1, len(asked) + 1)], nb.name
         captions += len(asked)
         asked = [CodeCell(source) for source in author
@@ -234,6 +234,7 @@ def test_every_link_leads_somewhere_and_into_the_copy_if_it_can(folders, copies,
     there |= {f'{SITE}/slides/{name}/slides.html' for name in SESSIONS}
     there |= {f'{SITE}/slides/{name}/handout.html' for name in SESSIONS
               if read_session(name).handout}
+    there |= {f'{SITE}/images/{p.name}' for p in (NBS/'images').iterdir()}
     for path, nb in books.items():
         out = {link.partition('#')[0] for text in nb.markdown() for link in links(text)}
         assert {link for link in out if link.startswith(f'{SITE}/')} <= there - here, path
