@@ -200,7 +200,7 @@ def test_every_caption_and_fold_is_there_and_no_directive(copies, kind):
         there = '\n'.join(c['source'] for c in nb.cells)
         author = [source for c, source in authors_cells(nb, kind) if c == 'code']
         asked = [source for source in author if '#| fig-cap' in source]
-        numbers = [int(n) for n in re.findall(r"(?:^|['\"])\*Figure (\d+)\.\* \S", there, re.M)]
+        numbers = [int(n) for n in re.findall(r"(?:^|'|, \")\*Figure (\d+)\.\* \S", there, re.M)]
         assert sorted(numbers) == [*range(1, len(asked) + 1)], nb.name
         captions += len(asked)
         asked = [CodeCell(source) for source in author
