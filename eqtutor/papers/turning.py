@@ -166,24 +166,26 @@ def filters_between_pixels(
 
 def errors_by_angle(
     kind:str,    # as for `drawn_layer`, or 'filters between pixels'
-    draws:int=8,
+    draws:int=6,
 )->dict[float, Tensor]:
-    """The reading errors of so many layers at the turns of C12 and C16, up to 90°.
+    """The reading errors of so many layers on C48 at its turns, in steps of 7.5° up to 90°.
 
     Parameters
     ----------
     kind : str
         as for `drawn_layer`, or 'filters between pixels'
-    draws : int, default 8
+    draws : int, default 6
     """
-    def reader(n:int, seed:int)->Reader:
-        if kind == 'filters between pixels': return filters_between_pixels(f'C{n}', seed)
-        return layer_reader(drawn_layer(kind, f'C{n}', seed), 5)
+    def reader(seed:int)->Reader:
+        if kind == 'filters between pixels': return filters_between_pixels('C48', seed)
+        layer = drawn_layer(kind, 'C48', seed)
+        if isinstance(layer, LiftingSelfAttention2d): return windowed_attention(layer, 'square')
+        H, offsets, answers = layer_reader(layer, 5)
+        bank = answers(torch.eye(25, dtype=torch.float64))      # the layer is linear
+        return Reader(H, offsets, lambda values: values @ bank)
 
-    readers = {n: [reader(n, seed) for seed in range(draws)] for n in (12, 16)}
-    turns = sorted((360*h/n, n, h) for n in readers for h in range(n//4 + 1))
-    return {angle: torch.tensor([reading_error(r, h) for r in readers[n]])
-            for angle, n, h in turns}
+    readers = [reader(seed) for seed in range(draws)]
+    return {7.5*h: torch.tensor([reading_error(r, h) for r in readers]) for h in range(13)}
 
 
 def in_window(
