@@ -167,6 +167,7 @@ EXERCISES = [
                 'You average with the scores. A softmax over the neighbours is missing.'),
         Mistake(convolved, 'All your weights are one: this is the sum without attention.'),
     ]),
+    Exercise('22.3', 'proof', 3),
     Exercise('22.4', 'predict', 2, name='unnoticed', right=['C2', 'D2', 'mirror', 'p4'],
              measure=lambda names, _: sorted(names), mistakes=[
         Mistake(['C2', 'mirror', 'p4'],
