@@ -70,6 +70,7 @@ setup(
     package_dir={'': '.'},
     package_data={'eqtutor': ['py.typed', '*.mplstyle'],
                   'eqtutor.kernels': ['*.c', '*.h'],
+                  'eqtutor.sessions': ['*.html', '*.css', '*.js', 'REVEAL_LICENSE'],
                   'eqtutor.widgets': ['*.js', '*.css', '*.html', '*.safetensors'],
                   'eqtutor.grading': ['*.html', '*.js'],
                   'eqtutor.grading.nbgrader': ['*.html', '*.j2']},

@@ -647,6 +647,25 @@ def labs_progress(
     else: typer.echo(progress_table(rows))
 
 @app.command(help=(
+    'Write what somebody needs who presents a paper (P4) or a lesson (05): slides and a handout '
+    'for any browser, without a network, and the notebooks to run.'))
+def sessions(
+    names:list[str]=typer.Argument(
+        ..., metavar='NAME... FOLDER', help='One or several sessions, or all; then the folder.'),
+)->None:
+    "Write slides, handout and notebooks of a session."
+    with explained():
+        from .sessions import SESSIONS, write_session
+        *chosen, out = names
+        if not chosen: raise ValueError(f'Name a session, then a folder. There are '
+                                        f'{", ".join(SESSIONS)}; or all.')
+        several = chosen == ['all'] or len(chosen) > 1
+        for name in SESSIONS if chosen == ['all'] else chosen:
+            place = Path(out).expanduser()/name.upper() if several else Path(out).expanduser()
+            files = write_session(name, place)
+            typer.echo(f'{place}: {", ".join(file.name for file in files)}')
+
+@app.command(help=(
     'Write a page in which you turn a picture and a network shows what it sees: '
     'self-contained, for any browser.'))
 def widget(

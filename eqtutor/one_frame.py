@@ -1,5 +1,5 @@
-"""Convolution and E4 as one sum over pairs of pixels, attention as a quotient of two such sums,
-and how one sees from outside which of them a layer is.
+"""Four papers as one sum over pairs: literally, with lists, as a quotient, through a field; and
+a theorem on what one sum cannot say.
 
 P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
 Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
@@ -38,8 +38,8 @@ Pair = Callable[[Affine, Tensor, Tensor|None], Tensor|int]
 
 def aggregate(
     f:Tensor,                       # feature map on G, `(b, c, |H|, h, w)`
-    # H̃: (n, x, y) to `(b, out)`; x = f(g) and y = f(gn) are `(b, c)`, y is None beyond
-    # the border; 0 for nothing
+    # H̃: (n, a, b) to `(images, out)`; a = f(g) and b = f(gn) are `(images, c)`, b is
+    # None beyond the border; 0 for nothing
     pair:Pair,
     group:Group|str,                # one that keeps the pixel grid
     neighbourhood:Iterable[Affine], # elements n = ((right, up), b), b a pose
@@ -51,8 +51,8 @@ def aggregate(
     f : Tensor
         feature map on G, `(b, c, |H|, h, w)`
     pair : Pair
-        H̃: (n, x, y) to `(b, out)`; x = f(g) and y = f(gn) are `(b, c)`, y is None
-        beyond the border; 0 for nothing
+        H̃: (n, a, b) to `(images, out)`; a = f(g) and b = f(gn) are `(images, c)`, b is
+        None beyond the border; 0 for nothing
     group : Group | str
         one that keeps the pixel grid
     neighbourhood : Iterable[Affine]
@@ -128,10 +128,10 @@ def convolution_pair(
     layer:GroupConv2d,
 )->Pair:
     "H̃ of a group convolution: a matrix for each n."
-    def pair(n:Affine, x:Tensor, y:Tensor|None)->Tensor|int:
-        if y is None: return 0
+    def pair(n:Affine, a:Tensor, b:Tensor|None)->Tensor|int:
+        if b is None: return 0
         i, j = entry(n, layer.kernel_size)
-        return y @ layer.weight[:, :, n[1], i, j].T
+        return b @ layer.weight[:, :, n[1], i, j].T
     return pair
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #b613e396
@@ -155,8 +155,8 @@ def patches(
     Tensor
         k elements: `(b, c·k, |H|, h, w)`; `.unflatten(1, (c, -1))` parts them
     """
-    def source(n:Affine, x:Tensor, y:Tensor|None)->Tensor:
-        return torch.zeros_like(x) if y is None else y
+    def source(n:Affine, a:Tensor, b:Tensor|None)->Tensor:
+        return torch.zeros_like(a) if b is None else b
     parts = [aggregate(f, source, group, [n]) for n in around]
     return torch.stack(parts, 2).flatten(1, 2)
 
@@ -274,11 +274,11 @@ def sasa_pair(
     maps, encoding, size = layer.maps, layer.relative, layer.relative.rows.shape[-1]
     def by_head(linear:nn.Module, z:Tensor)->Tensor:
         return linear(z[..., None, None])[..., 0, 0].unflatten(1, (maps.heads, -1))
-    def pair(n:Affine, x:Tensor, y:Tensor|None)->Tensor|int:
-        if y is None and layer.boundary == 'mask': return 0
-        (i, j), q = entry(n, size), by_head(maps.query, x)*maps.scale
+    def pair(n:Affine, a:Tensor, b:Tensor|None)->Tensor|int:
+        if b is None and layer.boundary == 'mask': return 0
+        (i, j), q = entry(n, size), by_head(maps.query, a)*maps.scale
         k = v = torch.zeros_like(q)
-        if y is not None: k, v = by_head(maps.key, y), by_head(maps.value, y)
+        if b is not None: k, v = by_head(maps.key, b), by_head(maps.value, b)
         rho = torch.cat([encoding.rows[..., i], encoding.columns[..., j]], 1)
         return weighted((q*(k + rho)).sum(-1).exp(), v)
     return pair
@@ -317,7 +317,7 @@ def affine_pair(
 def gsa_pair(
     layer:GroupSelfAttention2d,
 )->Pair: # of lists X, Y: `patches` of all poses
-    """H̃ of group self-attention: before `normalise` by (a, head), and the sum over a.
+    """H̃ of group self-attention: before `normalise` by (t, head), and the sum over t.
 
     Returns
     -------
@@ -334,11 +334,11 @@ def gsa_pair(
         return linear(u).unflatten(-1, (-1, d))
     def pair(n:Affine, X:Tensor, Y:Tensor|None)->Tensor|int:
         if Y is None: return 0
-        (i, j), b = entry(n, k), n[1]
-        y = Y.unflatten(1, (-1, len(H)))[..., 0]                    # (b, c), pose hb
-        q = by_head(layer.query, X.unflatten(1, (-1, len(H))).mT)   # (b, a, heads, d)
-        key, v = (by_head(m, y)[:, None] for m in (layer.key, layer.value))
-        rho = P[i*k + j] + E[H.relative[:, b]][:, None]  # ρ(v) + ε(a⁻¹b)
+        (i, j), r = entry(n, k), n[1]
+        b = Y.unflatten(1, (-1, len(H)))[..., 0]                    # pose hr
+        q = by_head(layer.query, X.unflatten(1, (-1, len(H))).mT)
+        key, v = (by_head(m, b)[:, None] for m in (layer.key, layer.value))
+        rho = P[i*k + j] + E[H.relative[:, r]][:, None]  # ρ(v) + ε(t⁻¹r)
         s = (q*(key + rho)).sum(-1)*layer.in_channels**-.5
         return weighted(s.exp().flatten(1), v.expand(-1, len(H), -1, -1).flatten(1, 2))
     return pair
@@ -348,7 +348,7 @@ def removed_field(
     layer:AttentiveGroupConv2d, # full attention
     f:Tensor,                   # feature map on G, `(b, i, |H|, h, w)`
 )->Tensor:                      # `(b, o·i·|H|, |H|, h, w)`
-    """P1's α⁻ as seen from each target: entry b is for sources in the pose hb.
+    """P1's α⁻ as seen from each target: entry r is for sources in the pose hr.
 
     Parameters
     ----------
@@ -384,9 +384,10 @@ def attentive_pair(
         of f and `removed_field` side by side
     """
     shape = layer.out_channels, layer.in_channels, len(layer.group)
-    def pair(n:Affine, x:Tensor, y:Tensor|None)->Tensor|int:
-        if y is None: return 0
+    def pair(n:Affine, a:Tensor, b:Tensor|None)->Tensor|int:
+        if b is None: return 0
         i, j = entry(n, layer.kernel_size)
-        f_at, a = y[:, :shape[1]], 1 - x[:, shape[1]:].unflatten(1, shape)[..., n[1]]
-        return torch.einsum('oi,boi,bi->bo', layer.weight[:, :, n[1], i, j], a, f_at)
+        kept = 1 - a[:, shape[1]:].unflatten(1, shape)[..., n[1]]
+        W, source = layer.weight[:, :, n[1], i, j], b[:, :shape[1]]
+        return torch.einsum('oi,boi,bi->bo', W, kept, source)
     return pair

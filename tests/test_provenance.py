@@ -64,8 +64,8 @@ def test_commits_that_are_not_marked_are_in_the_repository():
 QUOTES = {
     'nbs/2_training/13_networks': ['demo/*'],
     'nbs/3_papers/21b_attentive_networks': [
-        'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn*-rotmnist/*',
-        'alpha-*/*', 'short/alpha-*/*', 'equal-time/p4-cnn-*/*', 'equal-time/alpha-*/*'],
+        'bench/attentive', 'p4-cnn*-rotmnist/*', 'alpha-*/*', 'equal-time/p4-cnn-*/*',
+        'equal-time/alpha-*/*'],
     'nbs/3_papers/22b_affine_networks': [
         'bench/affine', 'affine-starts/*', 'affine-small/*', 'affine-short/*'],
     'nbs/3_papers/23b_self_attention_networks': [
@@ -80,6 +80,9 @@ QUOTES = {
     'nbs/4_course/30_results': [
         '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/*', 'equal-time/*/*',
         'data-efficiency/*/*'],
+    'nbs/6_reference/94_audit_attentive': [
+        'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
+        'alpha-F-p4-cnn-rotmnist/*', 'short/alpha-*/*'],
     'nbs/6_reference/97_audit_e4': [
         'bench/e4', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',
         'p4-recipe/p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
@@ -111,13 +114,10 @@ ROWS = {
     'nbs/2_training/13_networks': [('demo/*', r'^\| test accuracy in %.*\| any angle{}')],
     'nbs/3_papers/21b_attentive_networks': [
         ('bench/attentive', r'^\| network \|.*\| peak memory{} \|'),
-        ('bench/attentive', r'^\| layer 2 \|.*\| time{} \|'),
-        ('published-weights', r'best epoch, on our digits{} \|'),
-        ('bench/published', r'^\| ours over theirs, in one process \| time{} \| memory{} \|'),
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \| 2\.39, 2\.40, 2\.41 \| 2\.40 ± 0\.01{} \|'),
         ('p4-cnn-big11-rotmnist/*', r'^\| BIG11-p4-CNN \| 2\.62 \| 2\.62{} \|')],
     'nbs/3_papers/22b_affine_networks': [
-        ('bench/affine', r'^\| form \| time{} \| memory{} \|'),
+        ('bench/affine', r'^\| network \|.*\| time of a training step{} \| peak memory{} \|'),
         ('affine-small/p4-asc-0', r'^\| p4ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
         ('affine-small/asc-0', r'^\| ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
         ('affine-short/conv-se-0', r'^\| ResNet29\+SE \|[^|†]*{} \|$')],
@@ -137,6 +137,10 @@ ROWS = {
         ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 run \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
+    'nbs/6_reference/94_audit_attentive': [
+        ('bench/attentive', r'^\| layer 2 \|.*\| time{} \|'),
+        ('published-weights', r'best epoch, on our digits{} \|'),
+        ('bench/published', r'^\| ours over theirs, in one process \| time{} \| memory{} \|')],
     'nbs/6_reference/97_audit_e4': [
         ('bench/e4', r'^\| a training step of 16 digits, .*\| time{} \|')],
     'nbs/6_reference/98_coming_from': [

@@ -59,7 +59,9 @@ def answers(nb):
         folded = re.sub(r'<details.*?</details>', '', text, flags=re.S)
         asked = re.findall(r'(?<!\*)\*([^*\n]+\?)[^*\n]*\*(?!\*)', folded)
         if nb.cells[i]['cell_type'] != 'markdown' or not asked: continue
-        if '<summary>Answer' not in '\n'.join(texts[i:i + 5]): yield f'no answer: {asked[-1]}'
+        below = '\n'.join(texts[i:i + 5])
+        if not re.search(r'<summary>Answer|^#\| fold Answer', below, re.M):
+            yield f'no answer: {asked[-1]}'
 
 def folds(nb):
     "A notebook shows each cell by itself: a fold ends in the cell in which it begins."

@@ -1,5 +1,5 @@
-"""What becomes of a residual network when affine self-convolution takes the place of its 3×3
-convolutions: its parameters, its cost, how it starts, and whether attention pays.
+"""What P2 claims for its networks, what is shown here and by which runs, what is not, and what
+it all costs.
 
 P2: Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
 https://arxiv.org/abs/1911.07704

@@ -1,4 +1,4 @@
-"""From a group to a subgroup: what feature maps and layers on G are to fewer turns (chapter 16)."""
+"""From a group to a subgroup: what feature maps and layers on G are to fewer turns (chapter 68)."""
 # Plain module: edited by hand, no notebook exports it.
 
 import copy

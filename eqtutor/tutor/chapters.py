@@ -184,7 +184,7 @@ def arc(above:int, below:int)->str:
 
 
 # a colour a part that is readable on white and on black
-COLOURS = '#1f77b4', '#2e8540', '#b85c00', '#9467bd', '#777777', '#777777'
+COLOURS = ('#1f77b4', '#2e8540', '#b85c00', '#9467bd', '#777777', '#777777', '#9467bd')
 
 
 def line_of(chapter:Chapter, row:int)->str:

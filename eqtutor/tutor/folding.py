@@ -22,14 +22,22 @@ def fold_output(
     if shell is None: return
     hook, capture = sys.displayhook, capture_output()
     captured = capture.__enter__()
+    catch, values = sys.displayhook, list[int]()   # where among the outputs a value stands
+
+    def note(value:Any)->None:
+        if value is not None: values.append(len(captured.outputs))
+        catch(value)
+    sys.displayhook = note
 
     # after matplotlib has put out its figures
-    def show(_:Any)->None:
+    def show(result:Any)->None:
         shell.events.unregister('post_run_cell', show)
         capture.__exit__(None, None, None)
         sys.displayhook = hook
         if captured.stderr: print(captured.stderr, file=sys.stderr, end='')
-        parts = [*parts_of(captured), *filter(None, [caption])]
+        silent = result.info.raw_cell.rstrip().endswith(';')   # asks not to show its value
+        outputs = [o for i, o in enumerate(captured.outputs) if not (silent and i in values)]
+        parts = [*parts_of(captured.stdout, outputs), *filter(None, [caption])]
         if len(parts) > bool(caption): display(Markdown(in_fold(words, parts)))
     shell.events.register('post_run_cell', show)
 
@@ -43,11 +51,12 @@ def in_fold(
 
 
 def parts_of(
-    captured:Any, # IPython's record of what a cell has put out
+    printed:str,
+    outputs:list[Any], # as IPython records them
 )->Iterator[str]:
     "What a cell has printed and shown, as markdown."
-    if captured.stdout: yield f'<pre>{escape(captured.stdout)}</pre>'
-    for output in captured.outputs:
+    if printed: yield f'<pre>{escape(printed)}</pre>'
+    for output in outputs:
         data = output.data
         if 'text/markdown' in data: yield data['text/markdown']
         elif 'image/png' in data: yield picture(data['image/png'], output.metadata or {})

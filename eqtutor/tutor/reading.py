@@ -60,6 +60,12 @@ def unquoted(
     return value[1:-1].replace("''", "'") if value[:1] == "'" else value
 
 
+# what a lesson shows when it is presented: `eqtutor.sessions`
+SHOWN_AS = 'slide', 'more', 'beside', 'again', 'handout'
+SHOWN_WORDS = rf'({"|".join(SHOWN_AS)})( ({"|".join(SHOWN_AS)}))*'
+TEXT_MARK = re.compile(rf'<!-- (?P<uses>{SHOWN_WORDS}) -->\n*')
+
+
 # --- folds
 
 DRAWN = 'image/png', 'image/svg+xml'
@@ -304,6 +310,18 @@ def reader_markdown(
     return outside_code(headed, change)
 
 
+# a fold on one line: without blank lines around it Jupyter reads no markdown in it
+ONE_LINE = re.compile(
+    r'^(<details><summary>.*?</summary>)[ \t]*(\S.*?)[ \t]*</details>[ \t]*$', re.M)
+
+
+def open_to_markdown(
+    text:str, # markdown
+)->str:
+    "A text in which what stands in a fold of one line, as hints do, is read as markdown."
+    return ONE_LINE.sub(r'\1\n\n\2\n\n</details>', text)
+
+
 def behind_folds(
     text:str, # markdown
 )->list[str]:
@@ -341,13 +359,14 @@ class Reader:
 
     def markdown(self, source:str)->str:
         "The source of a text."
-        return reader_markdown(source, self.links, self.figures)
+        return open_to_markdown(reader_markdown(source, self.links, self.figures))
 
     def texts(self,
         source:str,
         whole:bool=False, # is it graded, and stays one cell?
     )->Iterator[str]:
         "The sources of the cells that a text becomes: behind a fold begins another."
+        source = TEXT_MARK.sub('', source)
         for part in [source] if whole else behind_folds(source):
             first, last = folds_of_text(part)
             if first:

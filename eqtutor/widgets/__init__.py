@@ -22,15 +22,17 @@ from .page import (
 from .paint import PaintAndMove
 from .turn import (
     TurnThePicture,
+    as_pictures,
     broken_twin,
     demo_page,
+    three_layers,
     turn_a_digit,
     upright_networks,
     which_layer,
 )
 
 __all__ = ['AffineFilters', 'AttentionMap', 'CayleyExplorer', 'OpenLinks', 'PaintAndMove',
-           'ShareOnce', 'TurnThePicture', 'Widget', 'broken_twin', 'demo_page',
+           'ShareOnce', 'TurnThePicture', 'Widget', 'as_pictures', 'broken_twin', 'demo_page',
            'four_encodings', 'looking_ahead', 'moved_pixel', 'open_links', 'raw_html',
-           'share_once', 'turn_a_digit', 'upright_networks', 'which_layer', 'whole_page',
-           'whom_it_hears']
+           'share_once', 'three_layers', 'turn_a_digit', 'upright_networks', 'which_layer',
+           'whole_page', 'whom_it_hears']

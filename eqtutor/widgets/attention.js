@@ -136,7 +136,7 @@ function gateOf(values, [channel, spatial]) {
   const parts = ([row, column], pose) => {
     return [meanOf(pose), byPlace.data[pose * area + row * columns + column]];
   };
-  return { rows, columns, heads: 1, askers: 1, poses, signed: false, reach: [rows, columns],
+  return { rows, columns, heads: 1, queries: 1, poses, signed: false, reach: [rows, columns],
     at, parts };
 }
 
@@ -368,9 +368,9 @@ class Arithmetic {
     const { query, key, encoding, factor, score, weight } = pair;
     const place = ([row, column]) => `row ${row}, column ${column}`;
     const power = Math.exp(score);
-    const poses = after.poses > 1 && after.askers > 1
-      ? `; of ${after.askers ** 2} pairs of poses the strongest: `
-        + `${nameOf(ear.turns[pair.asker])} asks ${nameOf(ear.turns[pair.source])}` : '';
+    const poses = after.poses > 1 && after.queries > 1
+      ? `; of ${after.queries ** 2} pairs of poses the strongest: `
+        + `${nameOf(ear.turns[pair.queryPose])} asks ${nameOf(ear.turns[pair.source])}` : '';
     return [
       line(`${place(asks)} asks ${place(source)}${poses}`),
       line('query ', vectorOf(query), ' · ( key ', vectorOf(key), ' + encoding ',
@@ -432,6 +432,7 @@ class Listening extends Scene {
     this.gallery = new Gallery(this);
     const views = [...root.querySelectorAll('.view')].map((view, i) => new View(this, view, i));
     this.views = [this.gallery, ...views, new Arithmetic(this)];
+    if (root.querySelector('.tour')) this.views.push(eqtutorTour.guide(this, 'attention'));
     this.heard = new Map();
     this.controls();
     onTheme(() => this.request());

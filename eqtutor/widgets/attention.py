@@ -74,6 +74,8 @@ class AttentionMap(PictureWidget):
         which weights these are: the page says so
     title : str
         what the widget is called
+    tour : bool, default False
+        a button: a guided tour from the picture to a single sum
 
     Examples
     --------
@@ -95,11 +97,13 @@ class AttentionMap(PictureWidget):
         std:float|Sequence[float]=1,
         weights:str='random weights (seed 0)', # which they are: the page says so
         title:str='Whom does this pixel listen to?',
+        tour:bool=False,            # a button: a guided tour from the picture to a single sum
     ):
         named = layers if isinstance(layers, dict) else {type(layers).__name__: layers}
         if not 1 <= len(named) <= 4:
             raise ValueError(f'expected one to four layers, got {len(named)}')
         self.layers, self.title, self.weights = dict(named), title, weights
+        self.tour = tour
         self.take(pictures, mean, std)
         size = self.first.shape[-1]
         self.asks = (size//2, size//2) if asks is None else asks
@@ -165,7 +169,8 @@ class AttentionMap(PictureWidget):
         "The page's face; it runs wherever a browser shows it."
         return live_page(
             'attention', self._spec(), tensor_blocks(self.graphs), title=self.title,
-            panels=self.panels(), note=self.weights[0].upper() + self.weights[1:])
+            panels=self.panels(), tour=self.tour, parts=('tour',)*self.tour,
+            note=self.weights[0].upper() + self.weights[1:])
 
 # --- the filters of affine self-convolution
 

@@ -22,12 +22,14 @@ class CayleyExplorer(Widget):
         self.names = [group.describe(h) for h in group.elements]
 
     def facts(self, g:int)->str:
-        "Order, inverse and centraliser of an element, in words."
+        "After how many steps it is back, its inverse, and what it commutes with, in words."
         H = self.group
         partners = [h for h in H.elements if H.mul[g, h] == H.mul[h, g]]
         some = ', '.join(map(str, partners))
         partners_ = 'every element' if len(partners) == len(H) else some
-        return (f'order {_order_of(H, g)} · inverse {int(H.inv[g])} · '
+        n = _order_of(H, g)
+        back = f'back at the start after {n} step{"s" if n > 1 else ""}'
+        return (f'{back} · inverse {int(H.inv[g])} · '
                 f'commutes with {partners_}')
 
     def html(self)->str:

@@ -29,6 +29,8 @@
 //   concatenate   axis
 //   slice         starts, steps, sizes
 //   constant      | value
+//   move          matrix: an element of a group that keeps the pixel grid; poses stay
+//   choose        of its inputs behind the first the one whose score in the first is highest
 //   write_kernels | weight (entries, slices, features), bias, moved (pose, entry): E4's kernels
 //   window_sum    kernel_size, dilation: windows of its second input, with kernels from its first
 //   self_attention   heads, reach, crop, scale
@@ -667,6 +669,33 @@ function slice(node, [shape]) {
   return { run };
 }
 
+// --- copies of a picture
+
+// Each plane with its columns reversed.
+export function flipColumns({ data, shape }) {
+  const width = shape[shape.length - 1];
+  const flipped = data.map((_, i) => data[i - (i % width) + (width - 1 - (i % width))]);
+  return { data: flipped, shape };
+}
+
+function moveBy(node, [shape]) {
+  const [[a, c], [b, d]] = node.matrix; // columns: where right and up go
+  const mirror = a * d - b * c < 0;
+  const angle = mirror ? Math.atan2(-b, -a) : Math.atan2(b, a);
+  const turns = ((Math.round((2 * angle) / Math.PI) % 4) + 4) % 4;
+
+  function run([x]) {
+    const whole = { data: x, shape };
+    return moveExactly((mirror ? flipColumns(whole) : whole).data, shape, turns).data;
+  }
+  return { run };
+}
+
+// The first of those that score highest.
+const choose = () => ({
+  run: ([scores, ...copies]) => copies[scores.indexOf(Math.max(...scores))],
+});
+
 // --- E4: kernels written from the features at a place
 
 // Features `[m, g, h, w]` to kernels `[s, v, g, h, w]`: at pose g, entry v of the kernels is
@@ -775,7 +804,7 @@ function windowSum(node, [kernelShape, shape]) {
       return out;
     }
     const reach = [half * dilation, half * dilation];
-    return { rows, columns, heads: slices, askers: 1, poses, signed: true, reach, at };
+    return { rows, columns, heads: slices, queries: 1, poses, signed: true, reach, at };
   }
 
   return { run, explain, listen };
@@ -1014,8 +1043,8 @@ function selfAttention(node, [shape], read) {
     return { data, shape: [poses, poses, 2 * reachY + 1, across] };
   }
 
-  // Whom each pixel listens to: `at` gives its weights over the image, mean of the askers and sum
-  // over the sources' poses, which sum to 1; `pair` how one of them came about.
+  // Whom each pixel listens to: `at` gives its weights over the image, mean of the query poses and
+  // sum over the sources' poses, which sum to 1; `pair` how one of them came about.
   function listen([x]) {
     const [queries, keys] = project(x);
     const targetOf = pose => (targets === 1 ? 0 : pose);
@@ -1034,7 +1063,7 @@ function selfAttention(node, [shape], read) {
       return out;
     }
 
-    // The strongest pair of poses, asker and source, between two places; null out of reach.
+    // The strongest pair of poses, query and source, between two places; null out of reach.
     function pair([row, column], [toRow, toColumn], head, pose) {
       const [dy, dx] = [toRow - row, toColumn - column];
       if (Math.abs(dy) > reachY || Math.abs(dx) > reachX) return null;
@@ -1045,24 +1074,24 @@ function selfAttention(node, [shape], read) {
       forEachWeights(queries, keys, head, row, column, (_, s) => {
         for (let q = 0; q < poses; q++) {
           const weight = byPose[q * offsets + k] * byOffset[k];
-          if (!best || weight > best.weight) best = { asker: s, source: q, weight };
+          if (!best || weight > best.weight) best = { queryPose: s, source: q, weight };
         }
       }, r);
       const vector = (array, start) => array.slice(start, start + width);
-      const { asker, source } = best;
+      const { queryPose, source } = best;
       const start = head * width;
       const placeOf = (s, y, column_) => ((s * rows + y) * columns + column_) * features + start;
-      const query = vector(queries, placeOf(asker, row, column));
+      const query = vector(queries, placeOf(queryPose, row, column));
       const key = vector(keys, placeOf(source, toRow, toColumn));
       const offset = vector(offsetVectors, head * perHead + (k * targets + r) * width);
       const pass = passes === 1 ? 0 : r;
-      const relation = vector(poseVectors, ((pass * poses + asker) * poses + source) * width);
+      const relation = vector(poseVectors, ((pass * poses + queryPose) * poses + source) * width);
       const encoding = offset.map((value, d) => value + relation[d]);
       const product = query.reduce((sum, value, d) => sum + value * (key[d] + encoding[d]), 0);
       return { ...best, query, key, encoding, factor, score: factor * product };
     }
 
-    return { rows, columns, heads, askers: poses, poses: targets, signed: false,
+    return { rows, columns, heads, queries: poses, poses: targets, signed: false,
       reach: [reachY, reachX], at, pair };
   }
 
@@ -1092,6 +1121,8 @@ const OPERATIONS = {
   concatenate,
   slice,
   permute,
+  move: moveBy,
+  choose,
   write_kernels: writeKernels,
   window_sum: windowSum,
   self_attention: selfAttention,

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
+from ..actions import act
 from ..core import one_of
 from ..groups import C, Group
 from ..kernels.windows import window_sum
@@ -26,6 +28,7 @@ from ..nn.layers import GroupLayerNorm2d, SpatialPool2d
 from ..nn.self_attention import EquivariantSelfAttention2d
 from ..nn.vectors import VectorConv2d
 from ..trace import Call, OtherForm, Recorder, Source, function_name, is_close, one_call
+from ..wrappers import Canonicalise, PatternScore, Symmetrise
 
 FORMAT = 2   # of the graph; engine.js reads this one
 _STORED = {'steps': '<i2', 'bytes': 'i1', 'single': '<f4', 'short': '<u2', 'whole': '<u4'}
@@ -390,13 +393,52 @@ def _window_sum(r:GraphWriter, value:Tensor, kernels:Tensor, values:Tensor, m:An
     r.add('window_sum', [kernels, values], value, kernel_size=m.kernel_size,
           dilation=m.dilation)
 
+# networks around a network: all copies of a picture, or the one that scores highest
+
+@one_call
+def moved(x:Tensor, group:Group, h:int)->Tensor:
+    "Pictures moved by an element that keeps the pixel grid."
+    return act(group, h, x)
+
+@one_call
+def chosen(scores:Tensor, *copies:Tensor)->Tensor:
+    "Of some copies the one with the highest score, of a batch of one."
+    return copies[int(scores[0].argmax())]
+
+def _moved_back(r:GraphWriter, m:Symmetrise|Canonicalise, h:int, y:Tensor)->Tensor:
+    "What a network says of a copy, for the picture itself."
+    kind = m.kind or {2: 'invariant', 4: 'image'}.get(y.ndim)
+    if kind == 'invariant': return y
+    if kind == 'image': return moved(y, m.group, int(m.group.inv[h]))
+    raise r.unknown(f'an output of shape {tuple(y.shape)} that is moved back')
+
+def _symmetrise(r:GraphWriter, m:Symmetrise, x:Tensor)->Tensor:
+    ys = [_moved_back(r, m, h, m.net(moved(x, m.group, h))) for h in m.group.elements]
+    return sum(ys[1:], ys[0])/float(len(ys))
+
+def _canonicalise(r:GraphWriter, m:Canonicalise, x:Tensor)->Tensor:
+    copies = [moved(x, m.group, h) for h in m.group.elements]
+    scores = torch.stack([m.score(copy) for copy in copies], 1)
+    y = m.net(chosen(scores, *copies))
+    backs = [_moved_back(r, m, h, y) for h in m.group.elements]
+    return y if backs[0] is y else chosen(scores, *backs)
+
+def _pattern_score(r:GraphWriter, m:PatternScore, x:Tensor)->Tensor:
+    weight:Any = m.weight
+    return F.conv2d(x, weight).relu().mean((1, 2, 3))
+
+def _moved(r:GraphWriter, value:Tensor, x:Tensor, group:Group, h:int)->None:
+    r.add('move', [x], value, matrix=group.matrices[h].int().tolist())
+
 # what rewritten layers call, beside layers and functions
 PARTS:dict[str, Callable[..., Any]] = dict(
     convolve=lambda r, value, x, m: _convolution(r, value, m, x),
-    write_kernels=_written_kernels, sum_windows=_window_sum)
+    write_kernels=_written_kernels, sum_windows=_window_sum, moved=_moved,
+    chosen=lambda r, value, *parts: r.add('choose', parts, value))
 REWRITES:dict[type[nn.Module], Callable[..., Tensor]] = {
     AttentiveConv2d: _attentive, InputAttention: _input_attention,
-    ChannelAttention: _channel_attention, E4Conv2d: _e4}
+    ChannelAttention: _channel_attention, E4Conv2d: _e4,
+    Symmetrise: _symmetrise, Canonicalise: _canonicalise, PatternScore: _pattern_score}
 
 def _pair(n:int|Sequence[int])->list[int]:
     return [n, n] if isinstance(n, int) else [*n]*(2//len(n))

@@ -40,15 +40,32 @@ def shared_element(tag:str, text:str, **attributes:str)->str:
     more = ''.join(f' {key}="{value}"' for key, value in attributes.items())
     return f'<{tag} id="{_id_of(text)}"{more}>{text}</{tag}>'
 
-def _names(text:str, word:str)->str:
-    "What a module imports or exports in braces, once."
-    found = re.findall(word + r' \{([^}]*)\}', text)
+def _names(text:str, word:str, of:str='')->str:
+    "What modules export or import in braces, once; of the modules that match if that is given."
+    found = re.findall(word + r' \{([^}]*)\}' + of, text)
     return ', '.join(dict.fromkeys(re.findall(r'\w+', ' '.join(found))))
+
+SHARED = 'engine', 'shared'   # what the widgets of a page have in common
+
+_FROM_SHARED = rf"\s+from '\./(?:{'|'.join(SHARED)})\.js'"
 
 def _body(name:str)->str:
     "A module without the words that are for modules alone."
     return re.sub(r'^(export \{[^}]*\};|export |import .*?;$)', '', asset(name),
                   flags=re.DOTALL|re.MULTILINE)
+
+def _script(name:str, start:str)->str:
+    "A module as an element, which gives what is named, or starts its widgets."
+    text = f'{_body(f"{name}.js")}\nreturn {start};'
+    names = _names(asset(f'{name}.js'), 'import', _FROM_SHARED)
+    return shared_element('script', (
+        f'globalThis.eqtutor{name.capitalize()} ??= (({{ {names} }}) => {{\n{jsmin(text)}\n}})'
+        '(globalThis.eqtutorShared);'))
+
+@cache
+def _part(name:str)->str:
+    "A script that only some widgets of a kind need: they find it by its name."
+    return _script(name, f'{{ {_names(asset(f"{name}.js"), "export")} }}')
 
 @cache
 def _shared_script()->str:
@@ -66,24 +83,22 @@ def code(
 )->tuple[str, str]:
     "The styles and the scripts of a widget, as elements that a page needs once."
     # one script in place of modules: a page over file:// may import none
-    start = f'eqtutor{name.capitalize()}'
-    own = asset(f'{name}.js')
-    text = f'{_body(f"{name}.js")}\nreturn start;'
-    script = (f'globalThis.{start} ??= (({{ {_names(own, "import")} }}) => {{\n{jsmin(text)}\n}})'
-              '(globalThis.eqtutorShared);')
+    script = _script(name, 'start')
     styles = [shared_element('style', style_sheet(f'{sheet}.css'))
               for sheet in ('shared', name, *more)]
-    return '\n'.join(styles), _shared_script() + '\n' + shared_element('script', script)
+    return '\n'.join(styles), _shared_script() + '\n' + script
 
 def live_page(
     name:str,            # of the script, the style sheet and the template
     spec:dict[str, Any], # what the script reads
     blocks:str='',       # further elements that a page needs once
     styles:tuple[str, ...]=(), # further style sheets
+    parts:tuple[str, ...]=(),  # further scripts, which have a style sheet each
     **values:Any,        # of the template
 )->str:
     "A widget as HTML: styles, what stands where, scripts, and a line that starts it."
-    style, script = code(name, *styles)
+    style, script = code(name, *styles, *parts)
+    script = '\n'.join([script, *map(_part, parts)])
     body = _fill(f'{name}.html', id=_id_of(json.dumps(spec, sort_keys=True)), spec=spec, **values)
     once = f'<script>globalThis.eqtutor{name.capitalize()}();</script>'
     return '\n'.join([style, re.sub(r'\n\s+', '\n', body), blocks, script, once])

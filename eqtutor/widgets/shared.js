@@ -1,6 +1,6 @@
 // What the widgets are made of: small tools, the group, pictures on canvases, the dial under the
 // hand, the row of pictures with a drawing and a file, the state in the address.
-import { readNetwork, rotate } from './engine.js';
+import { flipColumns, readNetwork, rotate } from './engine.js';
 
 const LEVELS = 15; // grey levels of a drawing, so that it fits into an address
 const STILL = 4; // pixels that a hand may move and still click
@@ -52,12 +52,6 @@ function nearestElement(turns, { turn, mirror }) {
   const alike = turns.map((t, element) => ({ ...t, element })).filter(t => t.mirror === mirror);
   alike.sort((a, b) => near(a.degrees, turn) - near(b.degrees, turn));
   return alike.length ? { ...alike[0], exact: near(alike[0].degrees, turn) === 0 } : null;
-}
-
-function flipColumns({ data, shape }) {
-  const width = shape.at(-1);
-  const flipped = data.map((_, i) => data[i - (i % width) + (width - 1 - (i % width))]);
-  return { data: flipped, shape };
 }
 
 // Mirrored or not, then turned.
@@ -198,9 +192,7 @@ class Dial {
       if (this.widget.drawing || event.button) return;
       event.preventDefault();
       this.box.setPointerCapture(event.pointerId);
-      this.widget.rest();
-      this.widget.slider.classList.add('by-hand'); // no ring until a key is pressed
-      this.widget.slider.focus({ preventScroll: true });
+      this.widget.takeHold();
       last = angle(event);
       loose = this.widget.state.turn;
       began = [event.clientX, event.clientY];
@@ -524,6 +516,13 @@ class Scene {
     this.drawing = false;
   }
 
+  // A hand or a finger turns: keys go to the slider, which has no ring until one is pressed.
+  takeHold() {
+    this.rest();
+    this.slider.classList.add('by-hand');
+    this.slider.focus({ preventScroll: true });
+  }
+
   begin() {
     this.readAddress();
     addEventListener('hashchange', () => this.readAddress());
@@ -579,6 +578,6 @@ class Scene {
   }
 }
 
-export { bytesOf, calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, flipColumns, Gallery,
+export { bytesOf, calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, Gallery,
   graphOf, inkOf, make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, onTheme,
-  packed, paint, paintMap, percent, placeMark, Scene, short, signed, SIGNED, turnOf };
+  packed, paint, paintMap, paintPicture, percent, placeMark, Scene, short, signed, SIGNED, turnOf };

@@ -1,9 +1,9 @@
 // Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at
 // each frame the networks see the turned picture, and every view shows the same scene.
-import { readNetwork, rotate, softmax } from './engine.js';
-import { calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, flipColumns, Gallery, graphOf,
+import { flipColumns, readNetwork, rotate, softmax } from './engine.js';
+import { calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, Gallery, graphOf,
   make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, paintMap, percent,
-  placeMark, Scene, short, signed, SIGNED, turnOf } from './shared.js';
+  paintPicture, placeMark, Scene, short, signed, SIGNED, turnOf } from './shared.js';
 
 const EXACT = 1e-6; // what is larger at an element of the group is no rounding
 const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
@@ -53,6 +53,7 @@ function moveArrows(value, state) {
 
 // Undoes `move` on each map; pose q is then read where the element has put it.
 function carryBack(value, { turn, mirror }, targets) {
+  if (value.shape.length < 3) return value; // scores: nothing in them turns
   const still = rotate(value.data, value.shape, -turn);
   const { data, shape } = mirror ? flipColumns(still) : still;
   if (!targets) return { data, shape };
@@ -69,6 +70,10 @@ function carryBack(value, { turn, mirror }, targets) {
 // Largest difference over the largest value; between the elements inside a disc alone, because
 // turned corners leave the frame.
 function errorOf(a, b, inDisc) {
+  if (b.shape.length < 3) {
+    const apart = a.data.map((value, i) => Math.abs(value - b.data[i]));
+    return Math.max(...apart) / (Math.max(...b.data.map(Math.abs)) || 1);
+  }
   const [height, width] = b.shape.slice(-2);
   const radius = Math.min(height, width) / 2 - (inDisc ? 2 : -height);
   let difference = 0;
@@ -99,6 +104,7 @@ class Eye {
     this.turns = graph.group.matrices.map(turnOf);
     this.errors = new Map(); // angle -> error, of the layer and the picture that are shown
     this.maps = graph.nodes.filter(node => this.isMap(node));
+    this.choice = graph.nodes.find(({ op }) => op === 'choose');
   }
 
   // What a layer gave; a reshape or a constant inside a layer goes by no layer's name.
@@ -135,21 +141,41 @@ class Eye {
   }
 
   see(state, picture, moved) {
-    const layer = this.layer(state.layer).name;
+    const judged = this.widget.spec.face === 'answers';
+    const layer = judged ? this.network.output : this.layer(state.layer).name;
     const first = this.upright(picture);
     const atStart = state.turn === 0 && !state.mirror;
     const values = atStart ? first : this.run(moved);
-    const [before, after] = [first.get(layer), values.get(layer)];
+    return {
+      eye: this, values, layer, ...this.compare(layer, values, state),
+      scores: this.scores(values), start: this.scores(first),
+      outcome: this.outcome(first, values, state),
+    };
+  }
+
+  // A layer of the upright picture and of the moved one: carried back, how far is it from itself?
+  compare(layer, values, state) {
+    const [before, after] = [this.values.get(layer), values.get(layer)];
     const poses = before.shape.length === 4 && before.shape[1] > 1;
     const own = nearestElement(this.turns, state);
     const targets = poses && own ? this.network.group.mul[own.element] : null;
     const back = carryBack(after, state, targets);
     const error = errorOf(back, before, !this.widget.at(state).exact);
-    return {
-      eye: this, values, layer, before, after, back, error, targets, poses,
-      scores: this.scores(values), start: this.scores(first),
-      outcome: this.outcome(first, values, state),
-    };
+    return { before, after, back, error, targets, poses };
+  }
+
+  // How sure it is, of a moved picture, of what it says of the upright one; and the copy it read.
+  answer(moved, picture) {
+    const { top } = this.scores(this.upright(picture));
+    const values = this.run(moved);
+    return [this.scores(values).shares[top], this.copyOf(values)];
+  }
+
+  // Of a network that reads one of several copies: which one.
+  copyOf(values) {
+    if (!this.choice) return 0;
+    const scores = values.get(this.choice.inputs[0]).data;
+    return scores.indexOf(Math.max(...scores));
   }
 
   // A picture that comes out (labels of the pixels, or arrows), and what it ought to be: what
@@ -243,14 +269,7 @@ class Eye {
 
   // The error of every layer, at an element of the group.
   layerErrors(values, state) {
-    const first = this.values;
-    const own = nearestElement(this.turns, state);
-    return this.maps.map(({ name }) => {
-      const [before, after] = [first.get(name), values.get(name)];
-      const poses = before.shape.length === 4 && before.shape[1] > 1;
-      const targets = poses && own ? this.network.group.mul[own.element] : null;
-      return errorOf(carryBack(after, state, targets), before, false);
-    });
+    return this.maps.map(({ name }) => this.compare(name, values, state).error);
   }
 
   // How a value of a map came about: the convolution's terms, and what followed it value by value.
@@ -290,7 +309,7 @@ class Sheet extends Dial {
     super(widget);
     this.mark = this.box.querySelector('.spot');
     this.where = widget.root.querySelector('.where');
-    this.hint = this.where.textContent;
+    this.hint = this.where?.textContent;
     this.box.addEventListener('pointerleave', () => {
       if (!this.held && widget.state.spot) widget.set({ spot: null });
     });
@@ -298,7 +317,7 @@ class Sheet extends Dial {
 
   // The pixel under the pointer is followed; a click holds it, another lets it go.
   point(event, click) {
-    if (!this.where.checkVisibility()) return;
+    if (!this.where?.checkVisibility()) return;
     if (!click && (this.held || event.pointerType !== 'mouse')) return;
     const box = this.canvas.getBoundingClientRect();
     const size = this.widget.spec.shape[1];
@@ -316,7 +335,7 @@ class Sheet extends Dial {
     super.show(scene);
     const { state } = scene;
     this.mark.hidden = !state.spot;
-    this.where.textContent = this.words(state);
+    if (this.where) this.where.textContent = this.words(state);
     if (state.spot) placeMark(this.mark.style, state.spot, this.widget.spec.shape[1], state);
   }
 
@@ -333,7 +352,7 @@ class Sheet extends Dial {
 class Card {
   constructor(widget, root, index) {
     Object.assign(this, { widget, root, index, lit: null });
-    for (const name of ['digit', 'words', 'bars', 'verdict', 'arrows', 'outcome']) {
+    for (const name of ['digit', 'words', 'bars', 'verdict', 'arrows', 'outcome', 'reads']) {
       this[name] = root.querySelector(`.${name}`);
     }
     this.rows = ['before', 'after', 'back'].map(name => root.querySelector(`.${name}`));
@@ -349,16 +368,33 @@ class Card {
     this.outcome.hidden = !sight.outcome;
     if (sight.outcome) this.showOutcome(sight, moved);
     this.showVerdict(sight, state, place);
+    if (this.reads) this.showReads(sight);
+    if (!this.arrows) return;
     this.showMaps(sight, state);
     this.showArrows(sight, place);
+  }
+
+  // The copy of the picture that a network reads.
+  showReads({ eye, values }) {
+    this.reads.hidden = !eye.choice;
+    if (!eye.choice) return;
+    const { data, shape } = values.get(eye.choice.name);
+    const { mean, std } = this.widget.spec;
+    const area = shape[1] * shape[2];
+    const seen = data.map((v, i) => v * std[Math.floor(i / area)] + mean[Math.floor(i / area)]);
+    paintPicture(this.reads.querySelector('canvas'), { data: seen, shape });
+    const turn = nameOf(eye.turns[eye.copyOf(values)]);
+    this.reads.querySelector('span').textContent = `reads it turned by ${turn}`;
   }
 
   showScores({ scores, start }) {
     const { shares, names, top, second } = scores;
     this.digit.textContent = names[top];
     this.digit.classList.toggle('changed', top !== start.top);
-    this.words.textContent = `says ${names[top]} (${percent(shares[top])}), `
-      + `then ${names[second]} (${percent(shares[second])})`;
+    const sure = percent(shares[top]);
+    this.words.textContent = this.arrows
+      ? `says ${names[top]} (${sure}), then ${names[second]} (${percent(shares[second])})`
+      : `${sure} sure`;
     if (this.bars.children.length !== names.length) {
       this.bars.replaceChildren(...names.map(name => make('i', { textContent: name.slice(0, 3) })));
     }
@@ -761,7 +797,10 @@ class Sum {
     const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
     const caption = make('figcaption', { textContent: `${turned}, from ${source}` });
     const value = make('span', { textContent: `= ${decimal(term.sum)}` });
-    const line = make('div', {}, filter, '×', patch, value);
+    const guided = this.widget.root.querySelector('.tour');
+    const numbered = guided ? eqtutorTour.numbered : canvas => canvas;
+    const line = make('div', {}, numbered(filter, term.filter, size, most), '×',
+      numbered(patch, term.patch, size), value);
     return make('figure', {}, line, caption);
   }
 }
@@ -785,12 +824,30 @@ class Turn extends Scene {
     this.dial = new Sheet(this);
     this.gallery = new Gallery(this);
     const cards = [...root.querySelectorAll('.card')].map((card, i) => new Card(this, card, i));
-    this.views = [this.dial, this.gallery, ...cards, new Curve(this), new Layers(this),
-      new Sum(this)];
+    this.views = [this.dial, this.gallery, ...cards, ...this.face()];
+    if (root.querySelector('.tour')) this.views.push(eqtutorTour.guide(this, 'turn'));
     this.controls();
     this.readLetters();
     new ResizeObserver(() => this.request()).observe(root);
     this.begin();
+  }
+
+  // What stands beside the cards, or in their place.
+  face() {
+    const { face } = this.spec;
+    if (face === 'answers') return [new eqtutorAnswers.Answers(this)];
+    if (face === 'maps') return [new Curve(this), new Layers(this), new Sum(this)];
+    return [new eqtutorStages.Stages(this), new Sum(this)];
+  }
+
+  // The nearest layer, from the one that is shown backwards, of whose values each is one sum.
+  toConvolution() {
+    const [eye] = this.eyes;
+    const at = eye.maps.findIndex(({ name }) => name === this.state.layer);
+    const sums = eye.maps.filter(({ op }) => op === 'convolution');
+    const before = sums.findLast(node => eye.maps.indexOf(node) <= at && node.poses?.[1] > 1);
+    const layer = before ?? sums.find(node => node.poses?.[1] > 1) ?? sums[0];
+    if (layer && layer.name !== this.state.layer) this.set({ layer: layer.name, pixel: null });
   }
 
   // --- state
@@ -917,7 +974,7 @@ class Turn extends Scene {
     mirror.querySelector('input').addEventListener('change', event => {
       this.set({ mirror: event.target.checked });
     });
-    this.choices();
+    if (this.spec.face === 'maps') this.choices();
   }
 
   key(event) {
@@ -943,6 +1000,7 @@ class Turn extends Scene {
   }
 
   listLayers() {
+    if (this.spec.face !== 'maps') return;
     const layers = this.root.querySelector('select.layer');
     layers.replaceChildren(...this.eyes[0].maps.map(({ name, op }) => {
       const kind = op === 'reshape' ? '' : `: ${WORDS[op] ?? op}`; // its last step alone
@@ -1047,7 +1105,8 @@ class Turn extends Scene {
     this.settling = null;
     const spoken = this.root.querySelector('.spoken');
     const followed = this.state.spot ? this.dial.words(this.state) : '';
-    spoken.textContent = [this.headline, ...this.verdicts, followed].join(' ');
+    const judged = this.views.find(({ words }) => Array.isArray(words))?.words ?? this.verdicts;
+    spoken.textContent = [this.headline, ...judged, followed].join(' ');
     const { turn, mirror, layer, channel, shown, pixel, spot } = this.state;
     const place = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';
     this.writeAddress({
@@ -1088,6 +1147,7 @@ class Turn extends Scene {
     this.slider.setAttribute('aria-valuetext', words);
     this.root.querySelector('.angle').textContent = words;
     this.root.querySelector('.mirror input').checked = mirror;
+    if (this.spec.face !== 'maps') return;
     this.root.querySelector('select.layer').value = layer;
     const n = this.eyes[0].layer(layer).shape[0];
     if (this.channels.length !== n) {
@@ -1113,6 +1173,7 @@ class Turn extends Scene {
     if ((turn === 0 && !mirror) || !this.touched) {
       return { words: 'Turn the picture to test it.', kind: '' };
     }
+    if (this.spec.face === 'answers') return this.verdictOfScores(sight, place);
     if (!place.exact) {
       return { kind: '', words: `≈ Between the turns of ${this.group.name} nothing is exact: the `
         + `maps change by ${percent(sight.error)}, the picture by ${percent(sight.loss)}.` };
@@ -1123,6 +1184,14 @@ class Turn extends Scene {
     }
     return { kind: 'bad', words: '✗ Carried back, the maps differ (not equivariant). '
       + `Error ${sight.error.toPrecision(2)}.` };
+  }
+
+  verdictOfScores({ error }, { exact }) {
+    if (!exact) return { kind: '', words: `≈ Nothing is promised here.` };
+    if (error <= EXACT) {
+      return { kind: 'good', words: `✓ Scores as upright. Error ${short(error)}.` };
+    }
+    return { kind: 'bad', words: `✗ Other scores. Error ${error.toPrecision(2)}.` };
   }
 
   sentence(sights, { turn, mirror }, place) {

@@ -19,7 +19,7 @@ from ..equivariance import equivariance_error
 from ..groups import Group, get_group
 from ..models.group_cnn import p4_cnn, z2_cnn
 from ..names import require
-from ..nn.convolution import GroupConv2d
+from ..nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 from ..trace import up_to
 from .graph import UnknownLayer, network_graph
 from .page import (
@@ -87,6 +87,17 @@ def _first_maps(graph:dict[str, Any], fault:str|None=None)->str:
     if not maps: raise ValueError('the network has no layer with maps to look at')
     return (behind or posed or maps)[0]['name']
 
+# layers that begin a stage of a drawing
+STAGES = dict(LiftingConv2d='lifting', GroupConv2d='group convolution',
+              ProjectionConv2d='projection')
+MEASURED = 'accuracy on test digits, by angle: drag here, too'
+SURE = 'how sure of the digit that it reads upright, by angle: drag here, too'
+
+def _shape(shape:Sequence[int])->dict[str, str]:
+    "The axes of a map in letters, and their lengths."
+    letters = {3: '(b, c, rows, columns)', 4: '(b, c, |H|, rows, columns)'}[len(shape)]
+    return dict(letters=letters, numbers=f'(1, {", ".join(map(str, shape))})')
+
 def _is_static()->bool:
     "Is a page made, which has no kernel?"
     return any(map(os.environ.get, ('EQTUTOR_STATIC', 'IN_TEST')))
@@ -111,9 +122,18 @@ class TurnThePicture(PictureWidget):
         # of networks that give a picture: 'labels' of its pixels, or 'arrows' (right, up)
         output:str|None=None,
         weights:str='steps',        # of two bytes each; 'bytes' halves the page of a large network
+        # beside the picture: 'maps', 'answers' (a curve of them, by angle) or 'stages' (of one
+        # network, from the picture down)
+        face:str='maps',
+        # of 'answers': by network and angle, between 0 and 1, as they were measured; if None each
+        # network says in the page how sure it is of what it reads upright
+        curves:dict[str, dict[float, float]]|None=None,
+        tour:bool=False,            # a button: a guided tour from the networks to a single sum
     ):
         if output: one_of(output, 'labels', 'arrows')
-        self.output, self.weights = output, weights
+        one_of(face, 'maps', 'answers', 'stages')
+        self.output, self.weights, self.face, self.tour = output, weights, face, tour
+        self.curves = curves
         named = networks if isinstance(networks, dict) else {'network': networks}
         if not 1 <= len(named) <= 3:
             raise ValueError(f'expected one to three networks, got {len(named)}')
@@ -125,6 +145,7 @@ class TurnThePicture(PictureWidget):
         self.mail:Any = None   # what a live page is written by
         self.labels = [self.group.describe(h) for h in self.group.elements]
         self._read_networks()
+        if not self.unknown: self._check_face()
         self.layer = self._check_layer(layer)
 
     def _read_networks(self)->None:
@@ -138,9 +159,39 @@ class TurnThePicture(PictureWidget):
                     weights=self.weights)
             except UnknownLayer as error: self.unknown[name] = error
 
+    def _check_face(self)->None:
+        "Do the networks have what is to be shown of them?"
+        ends = [g['nodes'][-1]['shape'] for g in self.graphs.values()]
+        if self.face == 'answers' and any(len(shape) != 1 for shape in ends):
+            raise ValueError("face='answers' shows networks that give scores, got outputs of "
+                             f'shape {ends}')
+        if self.face == 'stages' and len(self.networks) > 1:
+            raise ValueError(f"face='stages' shows one network, got {len(self.networks)}")
+        for name in self.curves or {}:
+            if {*self.curves} != {*self.networks}:       # type: ignore[misc]
+                raise ValueError(f'expected curves of {", ".join(self.networks)}, got {name}')
+
+    def _stages(self)->list[dict[str, Any]]:
+        "The picture, and after each layer that lifts, convolves or projects the last map."
+        [net], [graph] = self.networks.values(), self.graphs.values()
+        kinds = {name: STAGES[type(m).__name__] for name, m in net.named_modules()
+                 if type(m).__name__ in STAGES}
+        nodes = [node for node in graph['nodes'] if len(node['shape']) > 2]
+        starts = [i for i, node in enumerate(nodes) if node['name'] in kinds]
+        stages = [dict(name='picture', layer='input', panels=1, **_shape(graph['input']))]
+        for start, end in zip(starts, [*starts[1:], len(nodes)]):
+            last = nodes[end - 1]
+            posed = len(last['shape']) == 4
+            stages.append(dict(
+                name=kinds[nodes[start]['name']], layer=last['name'],
+                panels=last['shape'][1] if posed else 1, **_shape(last['shape'])))
+        if len(stages) == 1: raise ValueError(f'expected a network with {", ".join(STAGES)}')
+        return stages
+
     def _check_layer(self, layer:str|None)->str|None:
         "The layer that is shown first; a name that no network has is an error."
-        if self.unknown: return layer
+        if self.unknown or self.face == 'answers': return layer
+        if self.face == 'stages': return self._stages()[-1]['layer']
         if layer is None:
             faults = [getattr(net, 'fault', None) for net in self.networks.values()]
             fault = next(filter(None, faults), None)
@@ -162,16 +213,25 @@ class TurnThePicture(PictureWidget):
         return live_page(
             'turn', self._spec(), tensor_blocks([*self.graphs.values()]), title=self.title,
             styles=('turn_simple',)*self.simple, note=self.note, names=[*self.networks],
-            simple=self.simple)
+            parts=(self.face,)*(self.face != 'maps') + ('tour',)*self.tour,
+            simple=self.simple, face=self.face, tour=self.tour, measured=bool(self.curves),
+            stages=self._stages() if self.face == 'stages' else [],
+            copies=any(node['op'] == 'choose' for g in self.graphs.values() for node in g['nodes']),
+            caption=MEASURED if self.curves else SURE)
 
     def _spec(self)->dict[str, Any]:
         "What the page's script reads."
         H = self.group
         group = dict(name=H.name, matrices=H.matrices.tolist())
+        faces = dict[str, Any](face=self.face)
+        if self.face == 'stages': faces['stages'] = self._stages()
+        if self.curves:
+            faces['curves'] = {name: sorted([a, v] for a, v in self.curves[name].items())
+                               for name in self.networks}
         return dict(
             **self.picture_spec(), **lighter_graphs([*self.graphs.values()]), group=group,
             layer=self.layer, channel=self.channel, turn=self.turn, output=self.output,
-            ink=.5, arrow=1)
+            ink=.5, arrow=1, **faces)
 
     def _unknown_page(self)->str:
         "Why there is no network in the page."
@@ -263,6 +323,16 @@ def broken_twin(net:nn.Module)->nn.Module:
     raise ValueError(f'{type(net).__name__} has no GroupConv2d to break: expected a '
                      'network with one, after its lifting layer')
 
+def as_pictures(
+    images:Tensor,         # normalised, `(n, c, h, w)`
+    names:Sequence[str],   # one an image
+)->dict[str, Any]:
+    "Normalised images as `TurnThePicture` takes them: `pictures`, `mean` and `std`."
+    low, high = images.min().item(), images.max().item()
+    scale = (high - low) or 1.
+    pictures = {name: (x - low)/scale for name, x in zip(names, images, strict=True)}
+    return dict(pictures=pictures, mean=-low/scale, std=1/scale)
+
 class Upright(NamedTuple):
     "Networks that were trained on upright digits, and digits to turn."
     networks:dict[str, nn.Module]
@@ -296,6 +366,7 @@ def turn_a_digit(
     broken:bool=True,   # show the broken network, too
     turn:float=0,       # degrees it begins with
     simple:bool=False,  # a first look, which says nothing beforehand
+    tour:bool=False,    # a button: somebody shows around
 )->TurnThePicture:
     "Digits under the hand of the reader, and networks that saw none but upright ones."
     nets, pictures, about = upright_networks()
@@ -310,7 +381,7 @@ def turn_a_digit(
     return TurnThePicture(
         nets, pictures, layer='layers.relu2', turn=turn, mean=about['mean'],
         std=about['std'], title='Turn a digit', note='' if simple else note,
-        simple=simple)
+        simple=simple, tour=tour)
 
 class PoseNorm(nn.Module):
     "Wrong on purpose: what a norm does at inference, scaled for each pose by itself."
@@ -341,6 +412,60 @@ def which_layer()->TurnThePicture:
     return TurnThePicture(
         dict(A=broken_twin(ten), B=b, C=c), pictures, layer='relu3',
         mean=about['mean'], std=about['std'], title='Which layer breaks it?')
+
+# --- three layers by hand
+
+PAGE = '''
+    ...............
+    ...............
+    ..###....#####.
+    ..#......#.....
+    ..#......#.....
+    ..#......#.....
+    ..###..........
+    ...............
+    ...............
+    .......#...#...
+    .......#...#...
+    .......#####...
+    ...............
+    ...............
+    ...............'''
+
+@torch.no_grad()
+def three_layers(
+    wrong:bool=False, # on purpose: the filters of the group convolution turn, their slices stay
+)->TurnThePicture:
+    """A page with brackets: corners are lifted, brackets found, and laid down again.
+
+    Parameters
+    ----------
+    wrong : bool, default False
+        on purpose: the filters of the group convolution turn, their slices stay
+
+    Returns
+    -------
+    TurnThePicture
+        the picture and the map after each layer, as it was and turned
+    """
+    rows = [[float(c == '#') for c in row.strip()] for row in PAGE.split()]
+    lift = LiftingConv2d(1, 1, 3, 'p4', padding=1)
+    find = GroupConv2d(1, 1, 5, 'p4', padding=2)
+    lay = ProjectionConv2d(1, 1, 5, 'p4', padding=2)
+    bracket = torch.zeros(5, 5)
+    bracket[:, 2] = bracket[0, 2:] = bracket[4, 2:] = 1
+    lift.weight[0, 0] = torch.tensor([[-1., -1, -1], [-1, 2, 2], [-1, 2, -1]])
+    find.weight.zero_()
+    find.weight[0, 0, 0, 0, 2] = find.weight[0, 0, 1, 4, 2] = 1.   # two corners, one a slice
+    lay.weight[0, 0] = bracket.flip(0, 1)   # correlating with it lays down a bracket
+    for bias, threshold in (lift.bias, 5.), (find.bias, 1.), (lay.bias, 0.):
+        if bias is not None: bias.fill_(-threshold)
+    net = nn.Sequential(lift, nn.ReLU(), find, nn.ReLU(), lay).eval()
+    return TurnThePicture(
+        {'three layers': broken_twin(net) if wrong else net}, torch.tensor(rows), face='stages',
+        title='From a picture to maps on G and back',
+        note='Three layers, set by hand: corners are marked in the panel of their pose, two '
+             'corners make a bracket, and a bracket is laid down wherever one was found.')
 
 
 SITE = 'https://eqtutor.github.io/eqtutor/'

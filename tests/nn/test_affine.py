@@ -397,3 +397,32 @@ def test_a_lifting_layer_of_the_conditioned_start_has_the_same_weights_in_all_po
     weights = attention_weights(layer, torch.randn(1, 1, 6, 6, dtype=torch.float64))
     torch.testing.assert_close(weights, weights[:, :, :, :1].expand_as(weights), **close)
     assert weights.std(2).max() > .01
+
+
+def test_the_factor_and_shift_of_the_query_can_be_put_into_its_linear_map():
+    layer, x = made(AffineSelfConv2d, 3)
+    y, A, W = layer(x), layer.affine_query, layer.query
+    with torch.no_grad():
+        W.weight.mul_(A.psi[..., None])
+        W.bias.mul_(A.psi[:, 0, 0]).add_(A.beta[:, 0, 0])
+        assert (layer(x) - y).abs().max() > .01
+        A.psi.fill_(1.)
+        A.beta.zero_()
+    torch.testing.assert_close(layer(x), y, **close)
+
+
+def test_a_bias_for_each_pose_breaks_the_symmetry_and_one_for_all_poses_keeps_it():
+    layer, x = made(GroupAffineSelfConv2d, 3, 'p4')
+    b = torch.randn(4, 4, 1, 1, dtype=torch.float64)
+    def with_bias(b): return lambda x: layer(x) + b
+    assert max(equivariance_error(with_bias(b), x, 'p4')) > .05
+    for kept in (0*b, b.mean(1, keepdim=True)): assert_equivariant(with_bias(kept), x, 'p4')
+
+
+def test_the_shift_of_equation_24_as_printed_is_another_function():
+    "|H| β(1, ·) is not the sum of β over the poses, which moves as the theorem wants."
+    on_G = torch.randn(1, 1, 4, 5, 5, dtype=torch.float64)
+    for h in get_group('p4').elements:
+        shift = act('p4', h, on_G).sum(2)
+        torch.testing.assert_close(shift, act('p4', h, on_G.sum(2)), **close)
+        assert (shift - act('p4', h, 4*on_G[:, :, 0])).abs().max() > 1

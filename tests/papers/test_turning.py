@@ -1,4 +1,6 @@
 "The readers of chapter 26 that have windows of any form: on the pixels they are the layers."
+import math
+
 import pytest
 import torch
 
@@ -7,9 +9,12 @@ from eqtutor.groups import get_group
 from eqtutor.nn.self_attention import LiftingSelfAttention2d
 from eqtutor.papers.turning import (
     drawn_layer,
+    filters_between_pixels,
     layer_reader,
     reading_error,
     smooth_convolution,
+    waves,
+    window_offsets,
     windowed_attention,
 )
 
@@ -40,6 +45,28 @@ def test_attention_is_the_layer(group, values):
     layer = drawn_layer('attention', group, 0)
     ours, its = windowed_attention(layer, 'square'), layer_reader(layer, 5)
     assert torch.allclose(ours.answers(values), its.answers(values), atol=1e-12)
+
+
+def test_filters_between_pixels_are_exact_at_quarter_turns_alone():
+    reader = filters_between_pixels('C8', 0)
+    assert reading_error(reader, 2) < 1e-12 and reading_error(reader, 1) > .05
+
+
+def test_a_picture_that_fills_its_frame_errs_at_its_rim_whatever_the_layer():
+    frame, radius = window_offsets(16), window_offsets(16).norm(dim=-1)
+    fade = .5 + .5*torch.cos(math.pi*((radius - 6)/6).clamp(0, 1))
+    conv = drawn_layer('random filters', 'C8', 0)
+
+    @torch.no_grad()
+    def errors(x):
+        "By place: the largest difference, over the largest answer."
+        x = x.view(1, 1, 33, 33)
+        difference = conv(act('C8', 1, x)) - act('C8', 1, conv(x))
+        return difference.abs().amax((0, 1, 2)).flatten()/conv(x).abs().max()
+
+    texture = waves(.6, seed=2)(frame)
+    full, faded = errors(texture), errors(texture*fade)
+    assert full[radius > 14].max() > .3 > .2 > max(full[radius <= 12].max(), faded.max())
 
 
 def test_attention_without_encoding_is_refused():

@@ -4,8 +4,9 @@ import re
 
 import pytest
 from links import dead_links
-from pages import links, prose, read_all
+from pages import NBS, links, prose, read_all
 
+from eqtutor.sessions import SESSIONS, read_session
 from eqtutor.tutor import student
 from eqtutor.tutor.course import chapter_path
 from eqtutor.tutor.reading import CodeCell, Links, fold_words, page_address, reader_markdown
@@ -128,6 +129,30 @@ def test_an_answer_that_runs_stays_closed():
     assert 'a < b' not in elsewhere and '42' not in elsewhere
 
 
+@pytest.mark.parametrize('code', ['7*6;', 'print("two")\nNone\n7*6; ', '[41, 42];\n'])
+def test_an_answer_shows_no_value_that_its_cell_silences(code):
+    head = 'from eqtutor.tutor.folding import fold_output\nfold_output("Answer", "Words.")\n'
+    shown = json.dumps(shown_after_running(head + code))
+    assert '42' not in shown and ('two' in code) == ('two' in shown)
+    assert '42' in json.dumps(shown_after_running(head + code.rstrip('; \n')))
+
+
+def test_a_hint_on_one_line_is_read_as_markdown():
+    hint = '<details><summary>Hint 1</summary>Use `torch.where`, *once*.</details>'
+    text, = cells_of(hint)
+    assert ''.join(text['source']) == ('<details><summary>Hint 1</summary>\n\n'
+                                       'Use `torch.where`, *once*.\n\n</details>')
+
+
+@pytest.mark.parametrize('kind', ['lab', 'solutions', 'colab'])
+def test_no_fold_of_the_course_hides_its_markdown_in_a_line_of_html(copies, kind):
+    for path, nb in copies[kind].items():
+        for c in nb.cells:
+            if c['cell_type'] != 'markdown': continue
+            bare = re.search(r'^<details>.*</summary>[ \t]*\S.*$', c['source'], re.M)
+            assert not bare, f'{path}: {bare[0]}'
+
+
 # --- the whole copy
 
 @pytest.fixture(scope='module')
@@ -175,7 +200,7 @@ def test_every_caption_and_fold_is_there_and_no_directive(copies, kind):
         there = '\n'.join(c['source'] for c in nb.cells)
         author = [source for c, source in authors_cells(nb, kind) if c == 'code']
         asked = [source for source in author if '#| fig-cap' in source]
-        numbers = [int(n) for n in re.findall(r"(?:^|')\*Figure (\d+)\.\* \S", there, re.M)]
+        numbers = [int(n) for n in re.findall(r"(?:^|'|, \")\*Figure (\d+)\.\* \S", there, re.M)]
         assert sorted(numbers) == [*range(1, len(asked) + 1)], nb.name
         captions += len(asked)
         asked = [CodeCell(source) for source in author
@@ -206,6 +231,10 @@ def test_every_link_leads_somewhere_and_into_the_copy_if_it_can(folders, copies,
     here = {page_address(chapter_path(nb.json['metadata']['eqtutor']['chapter']))
             for nb in books.values()}
     there = {page_address(name) for name in BOOK}
+    there |= {f'{SITE}/slides/{name}/slides.html' for name in SESSIONS}
+    there |= {f'{SITE}/slides/{name}/handout.html' for name in SESSIONS
+              if read_session(name).handout}
+    there |= {f'{SITE}/images/{p.name}' for p in (NBS/'images').iterdir()}
     for path, nb in books.items():
         out = {link.partition('#')[0] for text in nb.markdown() for link in links(text)}
         assert {link for link in out if link.startswith(f'{SITE}/')} <= there - here, path

@@ -6,13 +6,16 @@ from torch import nn
 
 from eqtutor.actions import act
 from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.nn.layers import GroupPool
 from eqtutor.widgets import (
     AttentionMap,
     CayleyExplorer,
     PaintAndMove,
     TurnThePicture,
     looking_ahead,
+    three_layers,
 )
+from eqtutor.wrappers import Canonicalise
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = 1280, 390
@@ -29,6 +32,14 @@ def two_layers(second=GroupConv2d, channels=4, group='p4'):
     torch.manual_seed(0)
     first = LiftingConv2d(1, channels, 5, group, padding=2)
     return nn.Sequential(first, nn.ReLU(), second(channels, channels, 5, group, padding=2)).eval()
+
+
+def scores(group):
+    "Digits `(b, 1, 28, 28)` to three scores, random weights."
+    torch.manual_seed(2)
+    return nn.Sequential(
+        LiftingConv2d(1, 6, 5, group, padding=2), nn.ReLU(), GroupPool(),
+        nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(6, 3)).eval()
 
 
 def letter():
@@ -49,7 +60,12 @@ MAKE = dict(
     mirrors=lambda: TurnThePicture(two_layers(group='p4m'), letter(), layer='2'),
     group=lambda: CayleyExplorer('p4m'),
     paint=lambda: PaintAndMove(painted(), 'p4m'),
-    attention=lambda: AttentionMap(looking_ahead(28), letter()))
+    attention=lambda: AttentionMap(looking_ahead(28), letter()),
+    stages=three_layers,
+    answers=lambda: TurnThePicture(
+        {'plain': scores('Z2'), 'upright first': Canonicalise(scores('Z2'), 'p4').eval()},
+        letter(), 'p4', face='answers'),
+    guided=lambda: TurnThePicture(two_layers(), letter(), layer='2', tour=True))
 
 
 # --- reading a page

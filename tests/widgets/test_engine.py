@@ -390,7 +390,7 @@ def test_attention_of_a_clicked_pixel(engine, window, encoding):
 LISTEN = '''(graph, x, name) => {
   const network = readNetwork(graph);
   const heard = network.listen(network.run(x, name), name);
-  const { rows, columns, heads, poses, askers, reach, signed } = heard;
+  const { rows, columns, heads, poses, queries, reach, signed } = heard;
   const maps = [];
   for (let head = 0; head < heads; head++)
     for (let pose = 0; pose < poses; pose++)
@@ -398,7 +398,7 @@ LISTEN = '''(graph, x, name) => {
         for (let column = 0; column < columns; column++)
           maps.push(...heard.at([row, column], head, pose));
   const places = [rows, columns];
-  return { data: maps, shape: [heads, poses, ...places, ...places], askers, poses, reach, signed };
+  return { data: maps, shape: [heads, poses, ...places, ...places], queries, poses, reach, signed };
 }'''
 
 
@@ -432,7 +432,7 @@ def test_every_pixel_listens_as_in_torch_under_each_encoding(engine, name):
         want = whole[..., 2:-2, 2:-2]
     assert error(got[:, 0], want.reshape(2, 6, 6, 6, 6)) < 1e-5
     assert torch.allclose(got.sum((-1, -2)), torch.ones(2, 1, 6, 6).double())
-    assert said['poses'] == said['askers'] == 1 and not said['signed']
+    assert said['poses'] == said['queries'] == 1 and not said['signed']
     check_as_torch(engine, nn.Sequential(layer), x.float(), get_group('Z2'),
                    {0: engine.run(network_graph(nn.Sequential(layer), x, 'single'), x)[0]})
 

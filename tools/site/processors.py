@@ -55,7 +55,8 @@ class NumberTitle:
 # --- the head of a page
 
 PARTS = {'1_foundations': 'Foundations', '2_training': 'Training', '3_papers': 'The papers',
-         '4_course': 'The course', '5_workshop': 'The workshop', '6_reference': 'Reference'}
+         '4_course': 'The course', '5_workshop': 'The workshop', '6_reference': 'Reference',
+         '7_sessions': 'Sessions'}
 HEAD_LINES = re.compile(r'\*\*(You will|You need|Time)\*\*')
 
 

@@ -49,6 +49,8 @@ EXERCISES = [
                 'stand on its left: hq.'),
         Mistake(D5.mul[:, 7].tolist(),
                 'You multiplied on the right: panel q goes to hq, with h on the left.'),
+        Mistake([7, 8, 9, 5, 6, 2, 3, 4, 0, 1],
+                'You add h and q. But a mirror reverses the sense of the turns behind it.'),
         Mistake(D5.mul[2].tolist(),
                 'Panels 5 to 9 exist for a reason: the mirror carries the first five there, and '
                 'these back.'),

@@ -30,6 +30,9 @@ def pushed_inside(x, top, left, size, value):
     h, w = x.shape[-2:]
     return cutout(x, top.clamp(0, h - size), left.clamp(0, w - size), size, value)
 
+def begun_at_0(x, top, left, size, value):
+    return cutout(x, top.clamp(min=0), left.clamp(min=0), size, value)
+
 def filled_outside(x, top, left, size, value):
     return torch.where(torch.isnan(cutout(x, top, left, size, torch.nan)), x, value)
 
@@ -63,6 +66,9 @@ EXERCISES = [
         Mistake(pushed_inside,
                 'You push squares that overhang back into the image. What lies outside is cut '
                 'off.'),
+        Mistake(begun_at_0,
+                'A square that begins outside is shorter, not moved: you clamp its corner and keep '
+                'its size.'),
         Mistake(filled_outside,
                 'You fill everything *but* the square: the two branches of `torch.where` are '
                 'exchanged.'),

@@ -73,6 +73,8 @@ EXERCISES = [
         Mistake({'adam': [True, True], 'generator': [True, True], 'epochs': [True, True]},
                 "Without dropout nothing draws from torch's generator; here the order comes from "
                 '(seed, epoch).'),
+        Mistake({'adam': [True, True], 'generator': [False, False], 'epochs': [True, True]},
+                "Dropout draws from torch's generator: in another state it drops other values."),
         Mistake({'adam': [True, True], 'generator': [True, False], 'epochs': [True, False]},
                 'Begin at epoch 0 again, and more epochs are trained in all: the weights differ '
                 'without any randomness.'),

@@ -48,6 +48,8 @@ EXERCISES = [
                 'itself is not in the group.'),
         Mistake({'C2': [180], 'p4m': [180]},
                 'p4m holds all quarter turns, not only the half turn.'),
+        Mistake({'C2': [180, 360], 'p4m': [90, 180, 270, 360]},
+                '360° is the identity; the question stops at 315°.'),
     ]),
     Exercise('13.4', 'proof', 3),
 ]

@@ -73,6 +73,9 @@ EXERCISES = [
         Mistake(list(range(190, 261, 4)),
                 'You stopped at the max-pool. Three 2×2 pools follow: what it leaves must be a '
                 'multiple of 8.'),
+        Mistake([190, 206, 222, 238, 254],
+                'Count the halvings behind the max-pool. It leaves 52 of 206 pixels, which two '
+                'pools halve and the third one cannot.'),
     ]),
     Exercise('14.3', 'proof', 3),
 ]

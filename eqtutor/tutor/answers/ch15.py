@@ -56,17 +56,18 @@ EXERCISES = [
     ]),
     Exercise('15.2', 'code', 3, mean_of_winners, outputs_and_scores, mistakes=[
         Mistake(first_winner,
-                'You take one winner. Where several copies score the same, average over them.'),
+                'You take one winner. Where several copies have the same rating, average over '
+                'them.'),
         Mistake(mean_of_all,
                 'You average over all copies, as `Symmetrise` does. Only those within tol of the '
                 'best one count.'),
         Mistake(divided_by_all, 'Divide by the number of winners, not by |H|.'),
         Mistake(winners_one_by_one, 'These are the outputs that win. Take their mean.'),
         Mistake(exactly_the_best,
-                'You ask for the best score exactly. Copies that differ from it by rounding, '
+                'You ask for the best rating exactly. Copies that differ from it by rounding, '
                 'within `tol`, win as well.'),
         Mistake(weighed_by_scores,
-                'You weigh all copies with the softmax of their scores. Only winners count, and '
+                'You weigh all copies with the softmax of their ratings. Only winners count, and '
                 'all alike.'),
         Mistake(sum_of_winners, 'This is the sum over the winners; asked is their mean.'),
     ]),

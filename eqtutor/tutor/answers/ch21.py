@@ -1,12 +1,10 @@
-"""21 Attentive group convolution: P1's Equations 17 and 18 as loops, gates of one half, an index
-that moves, and weights of which a sum sees nothing."""
+"""21 Attentive group convolution: P1's Equation 17 as a loop, gates of one half, and weights of
+which a sum sees nothing."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
-import torch.nn.functional as F
 
-from ...actions import act
 from ..exercise import Exercise, Mistake
-from .draws import normal, relabelled, shuffled, some
+from .draws import normal, relabelled
 
 GROUPS = 'D4', 'C4', 'D2'
 
@@ -106,106 +104,6 @@ def two_sigmoids(ft, W1, W2, group):
 def poses_exchanged(ft, W1, W2, group): return channel_weights(ft, W1, W2, group).mT
 
 
-# --- Equation 18
-
-def products_and_filters(seed):
-    def case(i, name, k):
-        group, at = relabelled(name, seed + i), seed + 10*i + 5
-        n, c = len(group), 3
-        return (normal(c, n, n, 5, 6, seed=at), normal(c, n, n, seed=at + 1).sigmoid(),
-                normal(2, n, k, k, seed=at + 2), group)
-    return [case(i, name, k) for i, (name, k) in enumerate(zip(GROUPS, (3, 5, 3)))]
-
-def filter_moved(group, h, w): return act(group, h, w[None])[0]
-
-def of_the_source(group, h, q): return q
-
-def at_pairs(ft, alpha_c, psi_x, group, statistics, turn=filter_moved, pick=of_the_source):
-    "The scores of (18), with other statistics of the weighed products, filter or slice of it."
-    scores = torch.zeros_like(ft[0])
-    for h in group.elements:
-        w = turn(group, h, psi_x)
-        for q in group.elements:
-            z = statistics(alpha_c[:, h, q, None, None]*ft[:, h, q])
-            scores[h, q] = F.conv2d(z[None], w[None, :, pick(group, h, q)], padding='same')[0, 0]
-    return scores
-
-def mean_and_top(products): return torch.stack([products.mean(0), products.amax(0)])
-
-def spatial_weights(ft, alpha_c, psi_x, group):
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top).sigmoid()
-
-def not_weighed(ft, alpha_c, psi_x, group):
-    return spatial_weights(ft, torch.ones_like(alpha_c), psi_x, group)
-
-def not_moved(ft, alpha_c, psi_x, group):
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, lambda G, h, w: w).sigmoid()
-
-def moved_back(ft, alpha_c, psi_x, group):
-    def back(G, h, w): return filter_moved(G, int(G.inv[h]), w)
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, back).sigmoid()
-
-def poses_not_moved(ft, alpha_c, psi_x, group):
-    def turned(G, h, w): return act(G, h, w.transpose(0, 1)).transpose(0, 1)
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, turned).sigmoid()
-
-def slice_of(pick, ft, alpha_c, psi_x, group):
-    "The filter's slice for `pick(group, h, q)` in the place of that for ĥ."
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top, pick=pick).sigmoid()
-
-def slice_of_the_target(*case): return slice_of(lambda G, h, q: h, *case)
-
-def slice_of_the_difference(*case): return slice_of(lambda G, h, q: G.relative[h, q], *case)
-
-def mean_twice(ft, alpha_c, psi_x, group):
-    def statistics(products): return torch.stack([products.mean(0)]*2)
-    return at_pairs(ft, alpha_c, psi_x, group, statistics).sigmoid()
-
-def top_and_mean(ft, alpha_c, psi_x, group):
-    def statistics(products): return mean_and_top(products).flip(0)
-    return at_pairs(ft, alpha_c, psi_x, group, statistics).sigmoid()
-
-def sum_for_mean(ft, alpha_c, psi_x, group):
-    def statistics(products): return torch.stack([products.sum(0), products.amax(0)])
-    return at_pairs(ft, alpha_c, psi_x, group, statistics).sigmoid()
-
-def summed_over_sources(ft, alpha_c, psi_x, group):
-    scores = at_pairs(ft, alpha_c, psi_x, group, mean_and_top)
-    return scores.sum(1, keepdim=True).sigmoid().expand(scores.shape)
-
-def scores_alone(ft, alpha_c, psi_x, group):
-    return at_pairs(ft, alpha_c, psi_x, group, mean_and_top)
-
-
-# --- an index that moves
-
-def six_groups(seed):
-    turns = some(('C3', 'C4', 'C5', 'C6'), 2, seed)
-    names = shuffled([*turns, 'D2', *some(('D3', 'D4', 'D5', 'D6'), 3, seed)], seed)
-    return [(relabelled(name, seed + i),) for i, name in enumerate(names)]
-
-def count_changed(group, index):
-    "The triples (k, h, ĥ) for which the index of h and ĥ is another once k has moved both."
-    mul, elements = group.mul, group.elements
-    return sum(int(index(mul[k, h], mul[k, q]) != index(h, q))
-               for k in elements for h in elements for q in elements)
-
-def moved_triples(group): return count_changed(group, lambda h, q: group.mul[q, group.inv[h]])
-
-def inverse_on_the_left(group): return count_changed(group, lambda h, q: group.relative[h, q])
-
-def every_triple(group): return len(group)**3
-
-def triples_that_stay(group): return len(group)**3 - moved_triples(group)
-
-def one_element_moved(group):
-    mul, elements, inv = group.mul, group.elements, group.inv
-    return sum(int(mul[mul[k, q], inv[h]] != mul[q, inv[h]])
-               for k in elements for h in elements for q in elements)
-
-def pairs_for_triples(group): return moved_triples(group)//len(group)
-
-
 # --- weights of which a sum sees nothing
 
 # the weights for f, and for each moved f
@@ -287,40 +185,6 @@ EXERCISES = [
                 'follows.'),
         Mistake(poses_exchanged,
                 'h and ĥ are exchanged in the answer: axis 1 is h, axis 2 is ĥ.'),
-    ]),
-    Exercise('21.2', 'code', 3, spatial_weights, products_and_filters, mistakes=[
-        Mistake(not_weighed,
-                'You take mean and maximum of f̃. The factors stand in series: take them of '
-                'α^C f̃.'),
-        Mistake(not_moved, 'The filter is not moved: at pose h it is 𝓛_h ψ^X.'),
-        Mistake(moved_back, 'The filter is moved by h⁻¹; asked is 𝓛_h.'),
-        Mistake(poses_not_moved,
-                'You turn the filter as an image. It is a filter on G: 𝓛_h permutes its poses '
-                'too, as `act` on `(1, 2, |H|, k, k)` does.'),
-        Mistake(slice_of_the_target,
-                'You take the slice of the filter for h. The source has pose ĥ.'),
-        Mistake(slice_of_the_difference,
-                'You take the slice for h⁻¹ĥ of a filter that 𝓛_h has moved already. Of 𝓛_h ψ^X '
-                'it is the slice for ĥ.'),
-        Mistake(mean_twice, 'You take the mean twice: the second statistic is the maximum.'),
-        Mistake(top_and_mean, 'Mean and maximum are exchanged: `psi_x[0]` is for the mean.'),
-        Mistake(sum_for_mean, 'You take the sum over the channels; asked is the mean.'),
-        Mistake(summed_over_sources,
-                'You sum over ĥ. That is a group convolution; (18) keeps ĥ as an argument.'),
-        Mistake(scores_alone, 'These are scores. The sigmoid is missing.'),
-    ]),
-    Exercise('21.3', 'code', 3, moved_triples, six_groups, mistakes=[
-        Mistake(inverse_on_the_left,
-                'Your count is 0 for every group: you look at h⁻¹ĥ, which never moves, or you '
-                'multiply by k from the right. Asked is ĥh⁻¹, with k on the left.'),
-        Mistake(triples_that_stay,
-                'You count the triples that stay; asked are those that change.'),
-        Mistake(one_element_moved, 'You move ĥ alone. k multiplies both, h and ĥ.'),
-        Mistake(every_triple,
-                'Not every triple: k commutes with some elements, with the identity for one, and '
-                'those stay.'),
-        Mistake(pairs_for_triples,
-                'You count pairs (k, ĥh⁻¹). Each element occurs for |H| pairs (h, ĥ).'),
     ]),
     Exercise('21.4', 'predict', 2, name='multiples',
              right={'full': .75, 'channel': .5, 'spatial': .5}, mistakes=[

@@ -1,13 +1,9 @@
-"""21b Networks with attentive convolutions: strides that are exact, and what attention adds."""
+"""21b Networks with attentive convolutions: the parameters that attention adds."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 from .draws import dice, one, shuffled
 
-STEPS = 'stride 2 on 96', 'stride 2 on 97', '2×2 pool on 49'
 VARIANTS = 'full', 'channel', 'spatial', 'input', 'rotation'
-
-
-def at_steps(*exact): return dict(zip(STEPS, exact))
 
 
 def layer_sizes(seed):
@@ -48,16 +44,6 @@ def one_matrix(I, O, n, hidden, k, attend):
 
 
 EXERCISES = [
-    Exercise('21b.1', 'predict', 2, name='exact_steps', right=at_steps(False, True, False),
-             mistakes=[
-        Mistake(at_steps(False, False, False),
-                'On 97 pixels [::2] takes 0, 2, …, 96, and so it does on the reversed ones: '
-                'exact.'),
-        Mistake(at_steps(False, True, True),
-                'The 2×2 pool leaves one of 49 pixels over, at one end.'),
-        Mistake(at_steps(True, True, False),
-                'On 96 pixels [::2] takes the even ones, and of the reversed ones the odd.'),
-    ]),
     Exercise('21b.2', 'code', 3, added_parameters, layer_sizes, mistakes=[
         Mistake(one_for_all,
                 'In full attention, α_CH and α_SP each *output channel* has its own matrices and '

@@ -167,7 +167,6 @@ EXERCISES = [
                 'You average with the scores. A softmax over the neighbours is missing.'),
         Mistake(convolved, 'All your weights are one: this is the sum without attention.'),
     ]),
-    Exercise('22.3', 'proof', 3),
     Exercise('22.4', 'predict', 2, name='unnoticed', right=['C2', 'D2', 'mirror', 'p4'],
              measure=lambda names, _: sorted(names), mistakes=[
         Mistake(['C2', 'mirror', 'p4'],
@@ -179,7 +178,6 @@ EXERCISES = [
         Mistake(['mirror', 'p4'],
                 'Right for these two. Take two elements of C2, and two of D2: do they commute?'),
     ]),
-    Exercise('22.5', 'proof', 3),
     Exercise('22.6', 'code', 3, panels, pixels_of_images, mistakes=[
         Mistake(always_k_squared,
                 'Near the edge fewer than k² pixels take part in the softmax: divide by how many.'),

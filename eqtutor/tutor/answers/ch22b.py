@@ -1,66 +1,9 @@
-"""22b Affine networks: a gate with a factor for each pose, parameters of a layer, seeds needed."""
+"""22b Affine networks: parameters of a layer, seeds needed."""
 # Plain module: edited by hand, no notebook exports it.
 import math
 
-import torch
-
 from ..exercise import Exercise, Mistake
-from .draws import dice, normal, one, shuffled, told_apart
-
-
-def maps_and_weights(seed):
-    sizes = (4, 4, 3, 2), (6, 4, 4, 3), (4, 2, 3, 4)
-    return [(normal(c, 4, h, w, seed=seed + i) + 1, normal(m, c, 4, seed=seed + i + 9),
-             normal(m, seed=seed + i + 29), normal(c, m, 4, seed=seed + i + 19),
-             normal(c, seed=seed + i + 39)) for i, (c, h, w, m) in enumerate(sizes)]
-
-def turned(W): return torch.stack([W.roll(t, 2) for t in range(4)])   # (t, o, i, s): W[s - t]
-
-def layer(W, b, m): return torch.einsum('tois,is->ot', turned(W), m) + b[:, None]
-
-def factors(m, W1, b1, W2, b2): return layer(W2, b2, layer(W1, b1, m).relu()).sigmoid()
-
-def gated(f, factors): return f*factors[:, :, None, None]
-
-def gate_by_pose(f, *maps): return gated(f, factors(f.mean((2, 3)), *maps))
-
-def without_biases(f, W1, b1, W2, b2): return gate_by_pose(f, W1, 0*b1, W2, 0*b2)
-
-def without_relu(f, W1, b1, W2, b2):
-    return gated(f, layer(W2, b2, layer(W1, b1, f.mean((2, 3)))).sigmoid())
-
-def without_sigmoid(f, W1, b1, W2, b2):
-    return gated(f, layer(W2, b2, layer(W1, b1, f.mean((2, 3))).relu()))
-
-def sum_for_mean(f, *maps): return gated(f, factors(f.sum((2, 3)), *maps))
-
-def largest(f, *maps): return gated(f, factors(f.amax((2, 3)), *maps))
-
-def one_mean(f, *maps):
-    return gated(f, factors(f.mean((1, 2, 3))[:, None].expand(-1, 4), *maps))
-
-def other_way_round(f, W1, b1, W2, b2):
-    return gate_by_pose(f, W1[..., [0, 3, 2, 1]], b1, W2[..., [0, 3, 2, 1]], b2)
-
-def absolute_poses(f, W1, b1, W2, b2):
-    "One number for all targets: the weight is taken at the source's pose."
-    hidden = (torch.einsum('ois,is->o', W1, f.mean((2, 3))) + b1).relu()[:, None].expand(-1, 4)
-    return gated(f, (torch.einsum('ois,is->o', W2, hidden) + b2).sigmoid()[:, None])
-
-def factors_alone(f, *maps): return factors(f.mean((2, 3)), *maps)
-
-def hidden(f, W1, b1): return layer(W1, b1, f.mean((2, 3)))
-
-def softmax_for_sigmoid(f, W1, b1, W2, b2):
-    return gated(f, layer(W2, b2, hidden(f, W1, b1).relu()).softmax(0))
-
-def relu_for_sigmoid(f, W1, b1, W2, b2):
-    return gated(f, layer(W2, b2, hidden(f, W1, b1).relu()).relu())
-
-def sigmoid_for_relu(f, W1, b1, W2, b2):
-    return gated(f, layer(W2, b2, hidden(f, W1, b1).sigmoid()).sigmoid())
-
-def factors_added(f, *maps): return f + factors(f.mean((2, 3)), *maps)[:, :, None, None]
+from .draws import dice, one, shuffled, told_apart
 
 
 def layer_sizes(seed):
@@ -111,25 +54,6 @@ def root_forgotten(deviation, gap): return math.ceil(4*deviation/gap)
 
 
 EXERCISES = [
-    Exercise('22b.1', 'code', 2, gate_by_pose, maps_and_weights, mistakes=[
-        Mistake(one_mean, 'You have one mean a channel, which is the gate of P2; here each pose '
-                'has its own.'),
-        Mistake(absolute_poses, 'The weight depends on the relative pose, (source − target) mod '
-                '4, not on the source alone.'),
-        Mistake(other_way_round, 'That is W at (target − source) mod 4; take (source − target) mod '
-                '4, the pose of the source as the target sees it.'),
-        Mistake(sum_for_mean, 'That is the sum over the places; divide by their number.'),
-        Mistake(largest, 'That is the maximum over the places; take the mean.'),
-        Mistake(without_biases, 'Both layers have a bias, b1 and b2.'),
-        Mistake(without_relu, 'A ReLU stands between the two layers.'),
-        Mistake(without_sigmoid, 'The factors pass a sigmoid: they lie between 0 and 1.'),
-        Mistake(softmax_for_sigmoid,
-                'Your factors are a softmax over the channels. Each has its own sigmoid.'),
-        Mistake(relu_for_sigmoid, 'Behind the second layer comes a sigmoid, not a ReLU.'),
-        Mistake(sigmoid_for_relu, 'Between the two layers comes a ReLU, not a sigmoid.'),
-        Mistake(factors_added, 'You add the factors to f. Multiply each entry of f by its own.'),
-        Mistake(factors_alone, 'These are the factors. Multiply each entry of f by its own.'),
-    ]),
     Exercise('22b.2', 'code', 3, layer_parameters, layer_sizes, mistakes=[
         Mistake(on_the_plane, 'On the plane this is right. On n poses the linear maps and ψ have '
                 'n times as many weights.'),
