@@ -749,7 +749,7 @@ class Listening extends Scene {
     const words = `${follows ? '✓ follows:' : '✗ does not:'} ${number} ${what}`;
     const worst = this.everywhere?.done && this.everywhere.worst[this.sights.indexOf(sight)];
     const all = typeof worst === 'number' && this.askedOf === this.movedPicture
-      ? `(worst pixel ${share(worst)})` : '';
+      ? `of any pixel: at most ${share(worst)}` : '';
     return { number: `${follows ? '✓' : '✗'} ${number}`, kind: follows ? 'good' : 'bad', all,
       words: what, said: words };
   }
