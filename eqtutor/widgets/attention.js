@@ -368,11 +368,12 @@ class Arithmetic {
     const { query, key, encoding, factor, score, weight } = pair;
     const place = ([row, column]) => `row ${row}, column ${column}`;
     const power = Math.exp(score);
+    const label = this.widget.ears.length > 1 ? `${ear.label}: ` : '';
     const poses = after.poses > 1 && after.queries > 1
       ? `; of ${after.queries ** 2} pairs of poses the strongest: `
         + `${nameOf(ear.turns[pair.queryPose])} asks ${nameOf(ear.turns[pair.source])}` : '';
     return [
-      line(`${place(asks)} asks ${place(source)}${poses}`),
+      line(`${label}${place(asks)} asks ${place(source)}${poses}`),
       line('query ', vectorOf(query), ' · ( key ', vectorOf(key), ' + encoding ',
         vectorOf(encoding), ` ) · ${decimal(factor)} = score `, bold(decimal(score))),
       line(`softmax: e^${decimal(score)} / sum over all it hears = ${plain(power)} / `
@@ -409,7 +410,7 @@ class Arithmetic {
 // --- the widget
 
 const ASK = {
-  attention: 'This pixel asks. The more ink, the more it listens there.',
+  attention: 'Attention: this pixel asks. The darker a place, the more it listens there.',
   kernel: 'This pixel writes its own kernel. Purple counts for, orange against.',
   gate: 'The more ink, the more is removed there before the convolution.',
 };
@@ -735,7 +736,7 @@ class Listening extends Scene {
   // No verdict before the reader has moved the picture: nothing was tested.
   judge(sight) {
     const what = sight.ear.kind === 'attention'
-      ? 'of it went elsewhere' : 'is how far it differs';
+      ? 'of its attention went elsewhere' : 'is how far it differs';
     if (this.move.isNone) {
       return { number: '', words: '', kind: '', said: 'move the picture to test it' };
     }
@@ -748,7 +749,7 @@ class Listening extends Scene {
     const words = `${follows ? '✓ follows:' : '✗ does not:'} ${number} ${what}`;
     const worst = this.everywhere?.done && this.everywhere.worst[this.sights.indexOf(sight)];
     const all = typeof worst === 'number' && this.askedOf === this.movedPicture
-      ? `all pixels: at most ${share(worst)}` : '';
+      ? `of any pixel: at most ${share(worst)}` : '';
     return { number: `${follows ? '✓' : '✗'} ${number}`, kind: follows ? 'good' : 'bad', all,
       words: what, said: words };
   }
