@@ -1,5 +1,5 @@
-"""Four papers as one sum over pairs: literally, with lists, as a quotient, through a field; and
-a theorem on what one sum cannot say.
+"""Convolution and the layers of four papers as sums over pairs: literally, with lists, as a
+quotient, through a field; and a theorem on what one sum cannot say.
 
 P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
 Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
