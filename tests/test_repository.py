@@ -177,7 +177,8 @@ def test_the_source_distribution_has_tests_that_run(wheel, tmp_path):
                            PYTHONPATH=str(root))
 
 
-PACKAGED = '*.py', '*.j2', '*.js', '*.css', '*.html', '*.safetensors', '*.c', '*.h', '*.mplstyle'
+PACKAGED = ('*.py', '*.j2', '*.js', '*.css', '*.html', '*.safetensors', '*.c', '*.h', '*.mplstyle',
+            '*_LICENSE')
 COURSE = (('nbs', '*.ipynb'), ('nbs', '*.bib'), ('nbs/images', '*'), ('results', '*.json'),
           ('results/weights', '*'))
 
