@@ -11,7 +11,6 @@ from typing import Any
 from ..files import writable_folder, write_atomic
 from ..names import needs
 from ..tutor.course import chapter_path, course_chapters
-from ..tutor.reading import SETTINGS
 from ..tutor.student import Copy, notebook_bytes, student_copy
 from .marks import Piece, marked_pieces
 
@@ -172,8 +171,7 @@ def template(name:str)->Any:
 def deck(session:Session)->str:
     "The slides of a session, one file that needs nothing else."
     notes = [*session.notes, *['']*(len(session.slides) - len(session.notes))]
-    return template('deck.html').render(
-        session=session, slides=[*zip(session.slides, notes)], site=SETTINGS['doc_host'])
+    return template('deck.html').render(session=session, slides=[*zip(session.slides, notes)])
 
 
 def handout(session:Session)->str:

@@ -187,6 +187,13 @@ const TURN = [{
 
 // --- a tour: from the picture to a layer, and to the one sum under a pixel
 
+// the reader has chosen another pixel
+const anotherPixel = {
+  memory: ({ state }) => ({ asks: String(state.asks) }),
+  done: ({ state }, { asks }) => String(state.asks) !== asks,
+  control: root => root.querySelector('.asks'),
+};
+
 const ASK = [{
   level: 'network',
   words: 'Turn the picture on by a quarter: the button ⟲ 90°, or its ring. Each panel says how far '
@@ -208,17 +215,13 @@ const ASK = [{
   words: 'Point at another pixel of the large picture (with keys: the arrows on it). Every pixel '
     + 'has a map of its own.',
   part: root => root.querySelector('.asks'),
-  memory: ({ state }) => ({ asks: String(state.asks) }),
-  done: ({ state }, { asks }) => String(state.asks) !== asks,
-  control: root => root.querySelector('.asks'),
+  ...anotherPixel,
 }, {
   level: 'pixel',
   words: 'Here is what this one pixel computes, number by number. Choose a pixel once more: which '
     + 'of the numbers change?',
   part: root => root.querySelector('.sum'),
-  memory: ({ state }) => ({ asks: String(state.asks) }),
-  done: ({ state }, { asks }) => String(state.asks) !== asks,
-  control: root => root.querySelector('.asks'),
+  ...anotherPixel,
 }];
 
 // A canvas with its numbers, which show where it is large.

@@ -24,7 +24,7 @@ from eqtutor.widgets import (
 from eqtutor.widgets.graph import network_graph
 from eqtutor.wrappers import Canonicalise, Symmetrise
 
-from .examples import letter, scores, two_layers
+from .examples import letter, measure, scores, two_layers
 from .reading import faint, stops, too_wide, unnamed
 from .test_turn import settled, slider, turn_by_hand
 
@@ -297,16 +297,7 @@ FACES = {'stages': three_layers, 'answers': answers, 'measured': lambda: answers
 @pytest.mark.parametrize('width', (1280, 390))
 def test_nothing_moves_under_the_finger(see, name, width):
     page = see(FACES[name](), width=width)
-    page.evaluate('''() => {
-        window.centres = new Set();
-        const widget = document.querySelector('.eqtutor-turn').widget;
-        const show = widget.show.bind(widget);
-        widget.show = () => {
-          show();
-          const { x, y, width, height } = widget.dial.box.getBoundingClientRect();
-          window.centres.add(`${x + width / 2 + scrollX} ${y + height / 2 + scrollY}`);
-        };
-    }''')
+    page.evaluate(measure('watch'))
     turn_by_hand(page, 0, 90)
     settled(page, 90)
     assert len(page.evaluate('[...window.centres]')) == 1

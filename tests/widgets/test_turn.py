@@ -17,7 +17,7 @@ from eqtutor.report import layer_report
 from eqtutor.widgets import TurnThePicture, share_once, turn_a_digit, which_layer, whole_page
 from eqtutor.widgets.turn import upright_networks
 
-from .examples import NoPermutation, letter, two_layers
+from .examples import NoPermutation, letter, measure, two_layers
 from .reading import faint, stops, too_wide, unnamed
 
 HERO = ['p4 network', 'broken network', 'plain network']
@@ -176,18 +176,7 @@ def test_the_keyboard_alone(see):
 def test_nothing_moves_under_the_finger(see, width):
     "Answers and headline change on the way; the dial stays where it is, and so does its angle."
     page = see(width=width)
-    page.evaluate('''() => {
-        window.centres = new Set();
-        window.said = new Set();
-        const widget = document.querySelector('.eqtutor-turn').widget;
-        const show = widget.show.bind(widget);
-        widget.show = () => {
-          show();
-          const { x, y, width, height } = widget.dial.box.getBoundingClientRect();
-          window.centres.add(`${x + width / 2 + scrollX} ${y + height / 2 + scrollY}`);
-          window.said.add(widget.headline);
-        };
-    }''')
+    page.evaluate(measure('watch'))
     turn_by_hand(page, 0, 45)
     settled(page, 45)
     assert len(page.evaluate('[...window.centres]')) == 1

@@ -1,7 +1,6 @@
 "Sessions: what is marked is there and shown once, plans add up, and slides and handouts fit."
 import json
 import re
-import shutil
 
 import pytest
 from click import unstyle
@@ -159,19 +158,6 @@ def test_a_wrong_name_is_explained(words, said, tmp_path, monkeypatch):
 
 
 # --- in a browser
-
-@pytest.fixture(scope='module')
-def browser(request):
-    if why := request.config.missing_flags.get('browser'): pytest.skip(why)
-    from playwright.sync_api import sync_playwright
-    programs = 'chromium', 'chromium-browser', 'google-chrome'
-    program = next(filter(None, map(shutil.which, programs)))
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=program, args=['--no-sandbox', '--disable-gpu'])
-        yield chromium
-        chromium.close()
-
 
 # of the slide that is shown: how far what it holds stands out, in pixels, and how small it is shown
 FITS = '''() => {
