@@ -1,5 +1,5 @@
-"""Whole networks from equivariant layers: one is trained on upright digits and reads turned
-ones, the other does not.
+"""Two networks learn upright digits. The one of equivariant layers then reads turned ones, too;
+its plain twin does not.
 
 P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
 Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
