@@ -17,6 +17,7 @@ from .marks import Piece, marked_pieces
 HERE = Path(__file__).parent
 # what is presented, and the chapters whose marks make its slides
 SESSIONS = {
+    'P3': ('73', '23', '23b'),
     'P4': ('74', '24', '24b'),
     '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',), '06': ('06',)}
 
@@ -116,6 +117,7 @@ def as_html(
     text = re.sub(r'\\mathcal\s*\{?([A-Z])\}?', lambda m: f'{{{SCRIPT[m[1]]}}}', text)
     text = re.sub(r'\\mathbb\s*\{?([CNQRZ])\}?', lambda m: f'{{{DOUBLE[m[1]]}}}', text)
     text = re.sub(r'\\q?quad(?![a-z])', r'\\text{ }', text)
+    text = re.sub(r'\\big(\\[lr]angle)', r'\1', text)
     text = re.sub(r'\\tag\{(.*?)\}', r'\\text{ (\1)}', text)
     text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)
     return str(renderer()(text))
