@@ -95,7 +95,7 @@ NATURAL = [
     ('26.1', lambda n: [[1, 0, 0], [0, 1, 0], [0, 0, 1]], 'You have a list there'),
     ('21b.2', lambda *sizes: {}[sizes[-1]], 'Which keys'),
     ('24b.1', lambda C, n, s, r: 1/(C*n - 1 - s/r), 'is the divisor 0?'),
-    ('26b.1', lambda f, *case: f(case[0])[0, 9], 'How many axes are there'),
+    ('26b.1', lambda layer, f, x, h: f(x)[0, 9], 'How many axes are there'),
     # lists
     ('1.2', changed('1.2', lambda v: v[1:]), 'All that it lists is right, and one is missing'),
     ('25.5', changed('25.5', lambda v: [*v, 99]), 'all that is right, and one is too many'),

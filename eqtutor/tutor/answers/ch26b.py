@@ -1,96 +1,88 @@
-"""26b Scales: attention at a place and a scale, and what an enlargement multiplies."""
+"""26b Scales: the power of the scale in a layer, and what an enlargement multiplies."""
 # Plain module: edited by hand, no notebook exports it.
 import math
 
 import torch
 
 from ..exercise import Exercise, Mistake
-from .draws import normal
+from .draws import normal, shuffled
 
-# the student's layer, on a scene of cosines with a small network for an encoding
-ON_A_SCENE = ('fn(lambda p: torch.cos(p @ case[0]), case[1], case[2], case[3], case[4], case[5], '
-              'lambda u: torch.tanh(u @ case[6]), case[7])')
+# the student's function: a layer that is too large by a power of h, a scene of cosines
+ON_A_LAYER = ('fn(lambda f, x, h: torch.tanh(case[0] @ f(x + h*case[1]))*h**case[2], '
+              'lambda p: torch.cos(p @ case[3]).sum(-1), case[4], case[5])')
 
 
-def scenes(seed):
-    "Frequencies, place, scale, three maps, an encoding, and the pixels of a disc of radius 2h."
+def layers(seed):
+    """A layer's weights and offsets, its surplus power, a scene's frequencies, place and scale.
+
+    The offsets grow with h, so that only the power is wrong, by whichever ratio one enlarges. The
+    weights of every other layer sum to 0: a constant scene says nothing of it.
+    """
     cases = []
-    for i, h in enumerate((1.5, 2., 3.)):
-        n, k = seed + 10*i, math.ceil(2*h)
-        line = torch.arange(-k, k + 1, dtype=torch.float64)
-        pixels = torch.cartesian_prod(line, line)
-        maps = [normal(rows, 3, seed=n + rows + j) for j, rows in enumerate((4, 4, 2))]
-        cases.append((normal(2, 3, seed=n), normal(2, seed=n + 1), h, *maps,
-                      normal(2, 4, seed=n + 9), pixels[pixels.norm(dim=1) <= 2*h]))
+    for i, power in enumerate(shuffled([-3, 2, 0, 1, 1.5, -.5], seed)):
+        n = seed + 10*i
+        weights = normal(3, 9, seed=n)/3
+        if i % 2: weights -= weights.mean(1, keepdim=True)
+        scale = 1 + normal(1, seed=n + 4).abs().item()
+        cases.append((weights, normal(9, 2, seed=n + 1), power, normal(2, 4, seed=n + 2),
+                      normal(2, seed=n + 3), scale))
     return cases
 
-def scores_and_values(f, x, Q, K, V, encoding, offsets):
-    source = f(x + offsets)
-    return (source @ K.T + encoding) @ (Q @ f(x[None])[0]), source @ V.T
+def size(answer): return answer.norm().item()
 
-def attend_to_scale(f, x, h, Q, K, V, rho, offsets):
-    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
-    return scores.softmax(0) @ values
+def enlarged(f): return lambda y: f(y/2)
 
-def as_printed(f, x, h, Q, K, V, rho, offsets):
-    return attend_to_scale(f, x, h, Q, K, V, rho, offsets)/h**2
+def surplus(layer, f, x, h):
+    return math.log2(size(layer(enlarged(f), 2*x, 2*h))/size(layer(f, x, h)))
 
-def encoding_not_scaled(f, x, h, Q, K, V, rho, offsets):
-    return attend_to_scale(f, x, 1, Q, K, V, rho, offsets)
+def scene_made_smaller(layer, f, x, h):
+    return math.log2(size(layer(lambda y: f(2*y), 2*x, 2*h))/size(layer(f, x, h)))
 
-def without_normaliser(f, x, h, Q, K, V, rho, offsets):
-    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
-    return scores.exp() @ values
+def place_stays(layer, f, x, h):
+    return math.log2(size(layer(enlarged(f), x, 2*h))/size(layer(f, x, h)))
 
-def haar_without_normaliser(f, x, h, Q, K, V, rho, offsets):
-    return without_normaliser(f, x, h, Q, K, V, rho, offsets)/h**2
+def scale_stays(layer, f, x, h):
+    return math.log2(size(layer(enlarged(f), 2*x, h))/size(layer(f, x, h)))
 
-def gates(f, x, h, Q, K, V, rho, offsets):
-    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
-    return scores.sigmoid() @ values
+def scale_alone(layer, f, x, h):
+    return math.log2(size(layer(f, x, 2*h))/size(layer(f, x, h)))
 
-def encoding_dilated(f, x, h, Q, K, V, rho, offsets):
-    return attend_to_scale(f, x, 1/h, Q, K, V, rho, offsets)
+def power_that_mends(layer, f, x, h): return -surplus(layer, f, x, h)
 
-def divided_by_their_number(f, x, h, Q, K, V, rho, offsets):
-    return attend_to_scale(f, x, h, Q, K, V, rho, offsets)/len(offsets)
+def factor(layer, f, x, h): return 2**surplus(layer, f, x, h)
 
-def pixels_dilated(f, x, h, Q, K, V, rho, offsets):
-    return attend_to_scale(f, x, h, Q, K, V, lambda u: rho(u/h), h*offsets)
+def natural_logarithm(layer, f, x, h): return math.log(factor(layer, f, x, h))
 
-def without_encoding(f, x, h, Q, K, V, rho, offsets):
-    scores, values = scores_and_values(f, x, Q, K, V, 0*rho(offsets), offsets)
-    return scores.softmax(0) @ values
+def rounded(layer, f, x, h): return float(round(surplus(layer, f, x, h)))
 
-def divided_by_the_width(f, x, h, Q, K, V, rho, offsets):
-    scores, values = scores_and_values(f, x, Q, K, V, rho(offsets/h), offsets)
-    return (scores/len(Q)**.5).softmax(0) @ values
+def on_a_constant(layer, f, x, h):
+    def one(y): return torch.ones_like(y[..., 0])
+    new, old = size(layer(one, x, 2*h)), size(layer(one, x, h))
+    return math.log2(new/old) if min(new, old) > 1e-9 else 0.
 
 
 EXERCISES = [
-    Exercise('26b.1', 'code', 4, attend_to_scale, scenes, ON_A_SCENE, [
-        Mistake(as_printed,
-                'That is Eq. 20 as printed. The weights of a softmax sum to one over every '
-                'neighbourhood; a factor 1/h² behind it breaks the equivariance.'),
-        Mistake(encoding_not_scaled,
-                'The encoding is asked at Δ. Seen from the target the source stands at Δ/h, and '
-                'only this stays the same when everything is dilated.'),
-        Mistake(encoding_dilated, 'The encoding is asked at hΔ; it must be asked at Δ/h.'),
-        Mistake(gates, 'Your weights are a sigmoid; they must sum to one over the offsets.'),
-        Mistake(divided_by_their_number,
-                'The softmax has divided by the sum already: do not divide by the number of '
-                'offsets.'),
-        Mistake(pixels_dilated,
-                'You dilate the offsets before you read f. They are those of scale h already.'),
-        Mistake(without_normaliser,
-                'The weights do not sum to one: divide by their sum.'),
-        Mistake(haar_without_normaliser,
-                'A sum with the Haar factor is equivariant, but it is no attention: divide by the '
-                'sum of the weights, and by nothing else.'),
-        Mistake(without_encoding,
-                'The encoding is missing in the scores: it is added to the key.'),
-        Mistake(divided_by_the_width,
-                'The scores are divided by √k. The exercise scales them by nothing.'),
+    Exercise('26b.1', 'code', 4, surplus, layers, ON_A_LAYER, [
+        Mistake(scene_made_smaller,
+                'You read f at λy. Where the scene is λ times as large, y shows what stood at '
+                'y/λ.'),
+        Mistake(place_stays,
+                'You enlarge scene and scale, and ask at the old place. What stood at x stands at '
+                'λx.'),
+        Mistake(scale_stays, 'You ask the enlarged scene at the old scale: it must be λh.'),
+        Mistake(scale_alone,
+                'You change the scale and keep the scene. Two scales of one scene have two '
+                'answers, even if the layer is equivariant.'),
+        Mistake(power_that_mends,
+                'The sign is reversed: the layer is divided by hᵇ, so b is the power that it has '
+                'too much.'),
+        Mistake(factor, 'That is the factor λᵇ. Take its logarithm to the base λ.'),
+        Mistake(natural_logarithm,
+                'That is b·log λ: divide the logarithm of the factor by log λ.'),
+        Mistake(rounded, 'The power need not be whole: do not round.'),
+        Mistake(on_a_constant,
+                'A constant scene is its own enlargement, and often enough. But a layer whose '
+                'weights sum to 0 answers 0 to it: use the scene that is given.'),
     ]),
     Exercise('26b.2', 'predict', 2, name='growth', right=[8, 1, 1, 1/8, 1], mistakes=[
         Mistake([4, 1, 1, 1/4, 1],
