@@ -50,6 +50,20 @@ def test_a_tie_breaks_it():
     wrapped = Canonicalise(nn.Conv2d(1, 1, 3, padding=1).double(), 'p4')
     assert max(equivariance_error(wrapped, cross, 'p4')) > .1
 
+class LeftMinusRight(nn.Module):
+    def forward(self, x): return (x[..., 0] - x[..., 1]).sum((1, 2))
+
+def test_where_the_winner_switches_at_a_symmetric_picture_nothing_jumps():
+    "Proposition 15.3 asks for a path without symmetric pictures."
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    mirrored = Canonicalise(net, 'mirror', LeftMinusRight())
+    # two columns, which tie where they are equal: there the picture is its mirror image
+    before, after = (torch.tensor([[[[1 - t, t]]*2]], dtype=torch.float64)
+                     for t in (.5 - 1e-9, .5 + 1e-9))
+    assert [mirrored.scores(x).argmax(0).item() for x in (before, after)] == [0, 1]
+    torch.testing.assert_close(mirrored(before), mirrored(after), rtol=0, atol=1e-8)
+
 def test_gradients_and_weights():
     torch.manual_seed(0)
     for wrap in Symmetrise, Canonicalise:

@@ -122,6 +122,16 @@ def test_a_layer_has_the_symmetries_of_its_encoding(encoding, change):
     framed = SelfAttention2d(6, 8, None, 2, 'relative', (12, 12)).double()
     assert difference_inside(framed, 0) > .01
 
+def test_a_table_averaged_over_p4m_makes_the_layer_equivariant():
+    "P3's recipe (§4.3): an encoding that is the same after every turn and mirror."
+    torch.manual_seed(0)
+    layer = SelfAttention2d(6, 8, 3, 2).double()
+    x, square = random(2, 6, 6, 6), layer.relative.table.detach().unflatten(-1, (3, 3))
+    assert min(equivariance_error(layer, x, 'p4m')[1:]) > 1e-3
+    turned = torch.stack([act('p4m', h, square) for h in range(8)])
+    layer.relative.table.data = turned.mean(0).flatten(2)
+    assert_equivariant(layer, x, 'p4m')
+
 
 def test_only_what_is_learnt_is_saved():
     names = [f'maps.{m}.{p}' for m in ('query', 'key', 'value') for p in ('weight', 'bias')]
