@@ -243,7 +243,7 @@ def test_their_weights_have_names_of_ours(their_name):
 
 QUOTED = {'6_reference/94_audit_attentive': ['p4-CNN', 'α_F-p4-CNN', 'α-p4-CNN'],
           '3_papers/23b_self_attention_networks': ['Z2_SA', 'R4_SA'],
-          '3_papers/24b_e4_networks': ['E4-Net']}
+          '6_reference/97_audit_e4': ['E4-Net']}
 
 
 @pytest.mark.parametrize('chapter', QUOTED)

@@ -71,7 +71,7 @@ QUOTES = {
     'nbs/3_papers/23b_self_attention_networks': [
         'bench/gsa', 'bench/e4', 'equal-time/*', 'equal-time/*/*', 'short/gsa-*/*'],
     'nbs/3_papers/24b_e4_networks': [
-        'bench/e4', 'bench/published', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
+        'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
         'p4-cnn-big15-rotmnist/*', 'p4-cnn-big19-rotmnist/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
@@ -84,7 +84,7 @@ QUOTES = {
         'alpha-F-p4-cnn-rotmnist/*', 'short/alpha-*/*'],
     'nbs/6_reference/96_audit_self_attention': ['bench/published'],
     'nbs/6_reference/97_audit_e4': [
-        'bench/e4', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',
+        'bench/e4', 'bench/published', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',
         'p4-recipe/p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
     'nbs/6_reference/98_coming_from': ['bench/beside_escnn']}
 ELSEWHERE = {   # not in a chapter
