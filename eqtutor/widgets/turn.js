@@ -1186,7 +1186,9 @@ class Turn extends Scene {
     this.settling = null;
     const spoken = this.root.querySelector('.spoken');
     const followed = this.state.spot ? this.dial.words(this.state) : '';
-    const judged = this.views.find(({ words }) => Array.isArray(words))?.words ?? this.verdicts;
+    const stages = this.views.find(({ words }) => Array.isArray(words))?.words;
+    const seen = this.root.querySelector('.verdict').checkVisibility(); // not behind a closed fold
+    const judged = stages ?? (seen ? this.verdicts : []);
     spoken.textContent = [this.headline, ...judged, followed].join(' ');
     const { turn, mirror, layer, channel, shown, pixel, spot } = this.state;
     const place = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';

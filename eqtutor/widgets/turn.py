@@ -214,7 +214,8 @@ class TurnThePicture(PictureWidget):
             'turn', self._spec(), tensor_blocks([*self.graphs.values()]), title=self.title,
             styles=('turn_simple',)*self.simple, note=self.note, names=[*self.networks],
             parts=(self.face,)*(self.face != 'maps') + ('tour',)*self.tour,
-            simple=self.simple, face=self.face, output=self.output, tour=self.tour, measured=bool(self.curves),
+            simple=self.simple, face=self.face, output=self.output, tour=self.tour,
+            measured=bool(self.curves),
             stages=self._stages() if self.face == 'stages' else [],
             copies=any(node['op'] == 'choose' for g in self.graphs.values() for node in g['nodes']),
             caption=MEASURED if self.curves else SURE)

@@ -1,5 +1,7 @@
-"""A finger on a phone, on a page from the disk and on one from a server: it moves each widget, nothing
-moves away from under it, and question, hand and answers are on one screen.
+"""A finger on a phone, on a page from the disk and on one from a server.
+
+It moves each widget, nothing moves away from under it, and question, hand and answers are on one
+screen.
 """
 import math
 
