@@ -18,7 +18,7 @@ const [FAINT, LONG] = [.4, 2]; // the ink under arrows, and how much longer arro
 // what the operations of a graph are called on the page
 const WORDS = {
   scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
-  self_attention: 'self-attention', write_kernels: 'kernels written', window_sum: 'window sum',
+  self_attention: 'self-attention', window_sum: 'window sum',
 };
 
 // Which of the channels is largest, at each pixel.
@@ -128,8 +128,10 @@ class Eye {
     this.choice = graph.nodes.find(({ op }) => op === 'choose');
   }
 
-  // What a layer gave; a reshape or a constant inside a layer goes by no layer's name.
-  isMap({ name, shape }) {
+  // What a layer gave; a reshape or a constant inside a layer goes by no layer's name, and a kernel
+  // for each pixel is no map: it turns otherwise.
+  isMap({ name, op, shape }) {
+    if (op === 'write_kernels') return false;
     const poses = shape.length === 4 ? shape[1] : 1;
     return shape.length > 2 && shape.at(-1) > 1 && shape.at(-1) === shape.at(-2)
       && [1, this.turns.length].includes(poses) && !/(^|\.)(reshape|constant)(_\d+)?$/.test(name);
