@@ -1,7 +1,7 @@
 // Whom does a pixel listen to: the pixel under the pointer asks, and each layer shows where its
 // attention lies, before and after the picture was moved.
 import { rotate } from './engine.js';
-import { clamp, decimal, Dial, draw, Gallery, graphOf, inkOf, make, modulo, nameOf, near,
+import { clamp, decimal, Dial, draw, Gallery, graphOf, inkOf, inksOf, make, modulo, nameOf, near,
   nearestElement, networkOf, onTheme, packed, paint, Scene, turnOf } from './shared.js';
 
 const SAME = 1e-6; // what is larger is no rounding
@@ -430,13 +430,14 @@ class Listening extends Scene {
     this.lines = root.querySelector('.lines');
     this.slider = root.querySelector('.turning input');
     this.dial = new Sheet(this);
+    this.inks = inksOf(root);
     this.gallery = new Gallery(this);
     const views = [...root.querySelectorAll('.view')].map((view, i) => new View(this, view, i));
     this.views = [this.gallery, ...views, new Arithmetic(this)];
     if (root.querySelector('.tour')) this.views.push(eqtutorTour.guide(this, 'attention'));
     this.heard = new Map();
     this.controls();
-    onTheme(() => this.request());
+    onTheme(() => this.takeInks());
     this.begin();
   }
 

@@ -3,6 +3,7 @@
 import { flipColumns, readNetwork, rotate } from './engine.js';
 
 const LEVELS = 15; // grey levels of a drawing, so that it fits into an address
+const SHADOW = .35; // of the ink of a picture that was before another
 const STILL = 4; // pixels that a hand may move and still click
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -93,10 +94,6 @@ function palette(stops) {
   });
 }
 
-const CIVIDIS = palette([[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
-  [138, 134, 120], [165, 156, 116], [195, 179, 105], [254, 232, 56]]);
-const SIGNED = palette([[179, 88, 6], [247, 247, 247], [84, 39, 136]]);
-
 function paint(canvas, [height, width], colourAt) {
   if (canvas.width !== width) canvas.width = width;
   if (canvas.height !== height) canvas.height = height;
@@ -111,11 +108,23 @@ function paintMap(canvas, values, size, low, high, colours) {
   paint(canvas, size, i => colours[clamp(Math.round((values[i] - low) * scale), 0, 255)]);
 }
 
-function paintPicture(canvas, { data, shape }) {
+// Ink on paper, whatever the page's paper is; values of both signs in two colours, 0 is paper.
+function paintInk(canvas, values, size, low, high, inks) {
+  if (low >= 0) return paintMap(canvas, values, size, low, high, inks.ink);
+  const most = Math.max(-low, high);
+  paintMap(canvas, values, size, -most, most, inks.signed);
+}
+
+// A picture in grey is ink, where inks are given; of two, the one before is a shadow of the other.
+function paintPicture(canvas, { data, shape }, inks) {
   const [channels, height, width] = shape;
   const grey = channels !== 3;
   const level = at => Math.round(255 * clamp(data[at], 0, 1));
   const area = height * width;
+  if (inks && grey) {
+    const now = channels === 2 ? i => Math.max(SHADOW * level(i), level(area + i)) : level;
+    return paint(canvas, [height, width], i => inks.ink[Math.round(now(i))]);
+  }
   paint(canvas, [height, width], i => {
     return packed(grey ? [level(i), level(i), level(i)] : [0, 1, 2].map(k => level(k * area + i)));
   });
@@ -148,6 +157,17 @@ function inkOf(root, names) {
   });
   probe.remove();
   return inks;
+}
+
+// Colours of all values from 0 to 255: ink on paper, and of numbers of both signs.
+function inksOf(root) {
+  const all = inkOf(root, ['paper', 'ink', 'against', 'for', 'accent', 'wrong']);
+  const [paper, ink, against, plus, ...lines] = all;
+  const [arrow, was] = lines.map(colour => `rgb(${colour})`);
+  return {
+    key: all.join(), ink: palette([paper, ink]), signed: palette([against, paper, plus]),
+    arrow, was,
+  };
 }
 
 // Calls when the page has turned dark or light.
@@ -217,7 +237,7 @@ class Dial {
   point() {}
 
   show({ state, moved }) {
-    paintPicture(this.canvas, moved);
+    paintPicture(this.canvas, moved, this.widget.inks);
     this.canvas.setAttribute('aria-label', `the picture, turned by ${state.turn}°`);
     this.hand.setAttribute('transform', `rotate(${-state.turn})`);
   }
@@ -255,7 +275,7 @@ class Gallery {
 
   add(picture, name, key) {
     const canvas = make('canvas');
-    paintPicture(canvas, picture);
+    paintPicture(canvas, picture, this.widget.inks);
     const button = make('button', { type: 'button' }, canvas);
     button.setAttribute('aria-label', `picture: ${name}`);
     button.dataset.key = key;
@@ -268,6 +288,14 @@ class Gallery {
 
   get(key) {
     return this.own.get(key) ?? this.pictures[key] ?? this.pictures[0];
+  }
+
+  // In other colours.
+  repaint() {
+    for (const button of this.box.children) {
+      const picture = this.get(button.dataset.key);
+      paintPicture(button.querySelector('canvas'), picture, this.widget.inks);
+    }
   }
 
   // A picture of the reader's own is one more in the row.
@@ -307,6 +335,7 @@ class Gallery {
     const { box } = this.widget.dial;
     for (const [name, value] of Object.entries(PAPER)) box.setAttribute(name, value);
     box.focus({ preventScroll: true });
+    box.scrollIntoView({ block: 'nearest' });
     this.showNib();
   }
 
@@ -542,6 +571,15 @@ class Scene {
     });
   }
 
+  // The page has other colours, perhaps.
+  takeInks() {
+    const inks = inksOf(this.root);
+    if (inks.key === this.inks.key) return;
+    this.inks = inks;
+    this.gallery.repaint();
+    this.request();
+  }
+
   // What the address says of the turn and the picture, and a function for the rest of it.
   address() {
     const entries = new URLSearchParams(location.hash.slice(1));
@@ -578,6 +616,6 @@ class Scene {
   }
 }
 
-export { bytesOf, calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, Gallery,
-  graphOf, inkOf, make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, onTheme,
-  packed, paint, paintMap, paintPicture, percent, placeMark, Scene, short, signed, SIGNED, turnOf };
+export { bytesOf, calm, clamp, decimal, Dial, draw, drawArrows, Gallery, graphOf, inkOf, inksOf,
+  make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, onTheme, packed, paint,
+  paintInk, paintPicture, percent, placeMark, Scene, short, signed, turnOf };

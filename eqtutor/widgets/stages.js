@@ -1,8 +1,7 @@
 // From a picture to feature maps on G and back: every stage of a network in one drawing, as it was
 // and now. The right side is empty until the picture moves; a panel has the colour of its pose, and
 // says from which pose its map has come.
-import { calm, CIVIDIS, draw, make, nameOf, paintMap, paintPicture, placeMark, short }
-  from './shared.js';
+import { calm, draw, make, nameOf, paintInk, paintPicture, placeMark, short } from './shared.js';
 
 const EXACT = 1e-6; // as in turn.js
 const POSES = 4; // colours: a mirrored pose has its turn's again, in dashes
@@ -99,16 +98,17 @@ class Stages {
 
   paint(step, r, value, first) {
     const row = step.rows[r];
-    if (row.data === value.data) return; // what stands still is not painted again
-    row.data = value.data;
+    const { inks } = this.widget;
+    if (row.data === value.data && row.inks === inks) return; // stands still: is not painted again
+    Object.assign(row, { data: value.data, inks });
     const [height, width] = value.shape.slice(-2);
     const canvases = [...row.querySelectorAll('canvas')];
-    if (step.layer === 'input') return void paintPicture(canvases[0], value);
+    if (step.layer === 'input') return void paintPicture(canvases[0], value, inks);
     const high = first.data.reduce((a, b) => Math.max(a, b), 0);
     const low = first.data.reduce((a, b) => Math.min(a, b), 0);
     canvases.forEach((canvas, i) => {
       const plane = value.data.subarray(i * height * width, (i + 1) * height * width);
-      paintMap(canvas, plane, [height, width], low, high, CIVIDIS);
+      paintInk(canvas, plane, [height, width], low, high, inks);
     });
   }
 

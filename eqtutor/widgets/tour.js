@@ -230,7 +230,7 @@ function numbered(canvas, values, [height, width], most) {
   if (height * width > 25) return box;
   const high = Math.max(...values);
   const low = Math.min(0, ...values);
-  const dark = v => (most ? Math.abs(v) > .55 * most : (v - low) / (high - low || 1) < .6);
+  const dark = v => (most ? Math.abs(v) > .55 * most : (v - low) / (high - low || 1) > .55);
   const numbers = [...values].map(v => make('b', {
     textContent: decimal(v), className: dark(v) ? 'dark' : '',
   }));

@@ -1,9 +1,9 @@
 // Turn the picture: one state, many views. Dragging, slider, keys and Play change the state; at
 // each frame the networks see the turned picture, and every view shows the same scene.
 import { flipColumns, readNetwork, rotate, softmax } from './engine.js';
-import { calm, CIVIDIS, clamp, decimal, Dial, draw, drawArrows, Gallery, graphOf,
-  make, modulo, move, movePlace, nameOf, near, nearestElement, networkOf, paintMap, percent,
-  paintPicture, placeMark, Scene, short, signed, SIGNED, turnOf } from './shared.js';
+import { calm, clamp, decimal, Dial, draw, drawArrows, Gallery, graphOf, inksOf, make, modulo,
+  move, movePlace, nameOf, near, nearestElement, networkOf, onTheme, paintInk, paintPicture,
+  percent, placeMark, Scene, short, signed, turnOf } from './shared.js';
 
 const EXACT = 1e-6; // what is larger at an element of the group is no rounding
 const FLOOR = 1e-17; // the bottom of the curve: zero has no logarithm
@@ -12,11 +12,13 @@ const LEFT = 44; // pixels of a chart that are the names of its errors
 const SPEED = 40; // degrees a second, while playing
 const PAUSE = 900; // milliseconds on each element, while playing
 const ALONG = .75; // the share of labels or arrows from which on they have turned along
+const WHOLE = .999; // the share from which on all of them have
+const [FAINT, LONG] = [.4, 2]; // the ink under arrows, and how much longer arrows are drawn
 
 // what the operations of a graph are called on the page
 const WORDS = {
   scale: 'norm', group_norm: 'norm', channel_norm: 'norm', relu: 'ReLU', reduce: 'pooled',
-  self_attention: 'self-attention', write_kernels: 'kernels written', window_sum: 'window sum',
+  self_attention: 'self-attention', window_sum: 'window sum',
 };
 
 // Which of the channels is largest, at each pixel.
@@ -37,18 +39,34 @@ function oneHot(value) {
   return { data, shape: value.shape };
 }
 
-// A field of arrows, right and up: the places move, and the arrows turn as well.
-function moveArrows(value, state) {
-  const { data, shape } = move(value, state);
+// A field of arrows, right and up: the places move, and the arrows turn as well; a sign of −1
+// leads back.
+function moveArrows(value, state, sign = 1) {
+  const { data, shape } = sign > 0 ? move(value, state) : carryBack(value, state, null);
   const area = shape.at(-1) * shape.at(-2);
-  const angle = (state.turn * Math.PI) / 180;
+  const angle = (sign * state.turn * Math.PI) / 180;
+  const flip = state.mirror ? -1 : 1; // before the turn, and after the turn back
   const out = new Float64Array(data.length);
   for (let i = 0; i < area; i++) {
-    const [a, b] = [state.mirror ? -data[i] : data[i], data[i + area]];
-    out[i] = a * Math.cos(angle) - b * Math.sin(angle);
+    const [a, b] = [sign > 0 ? flip * data[i] : data[i], data[i + area]];
+    const right = a * Math.cos(angle) - b * Math.sin(angle);
+    out[i] = sign > 0 ? right : flip * right;
     out[i + area] = a * Math.sin(angle) + b * Math.cos(angle);
   }
   return { data: out, shape };
+}
+
+// Inside a layer a feature map on the group may lie flat, channel after channel with its poses: the
+// nodes that are so, and their shape as maps on the group.
+function flatNodes(nodes, poses) {
+  const flat = new Map();
+  if (poses === 1) return flat;
+  for (const { op, shape, inputs: [name] } of [...nodes].reverse()) {
+    const before = nodes.find(node => node.name === name);
+    if (op !== 'reshape' || shape.length !== 4 || shape[1] !== poses) continue;
+    if (before?.shape.length === 3) flat.set(name, shape);
+  }
+  return flat;
 }
 
 // Undoes `move` on each map; pose q is then read where the element has put it.
@@ -92,6 +110,7 @@ function errorOf(a, b, inDisc) {
 }
 
 const LABELS = ['#fc8d62', '#8da0cb', '#e78ac3', '#66c2a5', '#ffd92f', '#e5c494'];
+const labelColour = label => LABELS[(label - 1) % LABELS.length];
 
 // --- what one network sees
 
@@ -103,12 +122,16 @@ class Eye {
     this.widget = widget;
     this.turns = graph.group.matrices.map(turnOf);
     this.errors = new Map(); // angle -> error, of the layer and the picture that are shown
-    this.maps = graph.nodes.filter(node => this.isMap(node));
+    const flat = flatNodes(graph.nodes, this.turns.length);
+    const read = node => (flat.has(node.name) ? { ...node, shape: flat.get(node.name) } : node);
+    this.maps = graph.nodes.filter(node => this.isMap(node)).map(read);
     this.choice = graph.nodes.find(({ op }) => op === 'choose');
   }
 
-  // What a layer gave; a reshape or a constant inside a layer goes by no layer's name.
-  isMap({ name, shape }) {
+  // What a layer gave; a reshape or a constant inside a layer goes by no layer's name, and a kernel
+  // for each pixel is no map: it turns otherwise.
+  isMap({ name, op, shape }) {
+    if (op === 'write_kernels') return false;
     const poses = shape.length === 4 ? shape[1] : 1;
     return shape.length > 2 && shape.at(-1) > 1 && shape.at(-1) === shape.at(-2)
       && [1, this.turns.length].includes(poses) && !/(^|\.)(reshape|constant)(_\d+)?$/.test(name);
@@ -155,11 +178,16 @@ class Eye {
 
   // A layer of the upright picture and of the moved one: carried back, how far is it from itself?
   compare(layer, values, state) {
-    const [before, after] = [this.values.get(layer), values.get(layer)];
+    const { shape } = this.layer(layer);
+    const [before, after] = [this.values, values].map(all => {
+      const value = all.get(layer);
+      return layer === this.network.output ? value : { data: value.data, shape };
+    });
     const poses = before.shape.length === 4 && before.shape[1] > 1;
     const own = nearestElement(this.turns, state);
     const targets = poses && own ? this.network.group.mul[own.element] : null;
-    const back = carryBack(after, state, targets);
+    const arrows = this.widget.spec.output === 'arrows' && layer === this.network.output;
+    const back = arrows ? moveArrows(after, state, -1) : carryBack(after, state, targets);
     const error = errorOf(back, before, !this.widget.at(state).exact);
     return { before, after, back, error, targets, poses };
   }
@@ -352,6 +380,7 @@ class Sheet extends Dial {
 class Card {
   constructor(widget, root, index) {
     Object.assign(this, { widget, root, index, lit: null });
+    this.size = 12; // of a pixel of a picture that comes out
     for (const name of ['digit', 'words', 'bars', 'verdict', 'arrows', 'outcome', 'reads']) {
       this[name] = root.querySelector(`.${name}`);
     }
@@ -366,7 +395,7 @@ class Card {
     if (sight.scores) this.showScores(sight);
     this.digit.hidden = this.bars.hidden = !sight.scores;
     this.outcome.hidden = !sight.outcome;
-    if (sight.outcome) this.showOutcome(sight, moved);
+    if (sight.outcome) this.showOutcome(sight, moved, state, place);
     this.showVerdict(sight, state, place);
     if (this.reads) this.showReads(sight);
     if (!this.arrows) return;
@@ -382,7 +411,7 @@ class Card {
     const { mean, std } = this.widget.spec;
     const area = shape[1] * shape[2];
     const seen = data.map((v, i) => v * std[Math.floor(i / area)] + mean[Math.floor(i / area)]);
-    paintPicture(this.reads.querySelector('canvas'), { data: seen, shape });
+    paintPicture(this.reads.querySelector('canvas'), { data: seen, shape }, this.widget.inks);
     const turn = nameOf(eye.turns[eye.copyOf(values)]);
     this.reads.querySelector('span').textContent = `reads it turned by ${turn}`;
   }
@@ -403,41 +432,22 @@ class Card {
 
   // The turned picture, with what comes out drawn over it. A cross marks a label that is not the
   // upright one turned along; an arrow of dashes is where the upright arrow would have gone.
-  showOutcome({ outcome, scores }, { data, shape }) {
+  showOutcome({ outcome }, { data, shape }, state, place) {
     const [height, width] = shape.slice(-2);
-    const size = 12;
-    const { canvas, words } = { canvas: this.outcome, words: this.words };
+    const { size, outcome: canvas } = this;
+    const { ink } = this.widget.inks;
     [canvas.width, canvas.height] = [width * size, height * size];
     const pen = canvas.getContext('2d');
-    const arrow = (i, values, style, dashes) => {
-      const scale = size * this.widget.spec.arrow;
-      const [x, y] = [(i % width + .5) * size, (Math.floor(i / width) + .5) * size];
-      const [dx, dy] = [values[i] * scale, -values[i + height * width] * scale];
-      const tip = Math.min(5, Math.hypot(dx, dy) / 2);
-      const angle = Math.atan2(dy, dx);
-      pen.strokeStyle = style;
-      pen.setLineDash(dashes);
-      pen.beginPath();
-      pen.moveTo(x - dx / 2, y - dy / 2);
-      pen.lineTo(x + dx / 2, y + dy / 2);
-      pen.stroke();
-      pen.setLineDash([]);
-      pen.beginPath();
-      for (const side of [-2.6, 2.6]) {
-        pen.moveTo(x + dx / 2, y + dy / 2);
-        pen.lineTo(x + dx / 2 + tip * Math.cos(angle + side),
-          y + dy / 2 + tip * Math.sin(angle + side));
-      }
-      pen.stroke();
-    };
+    const colourOf = i => `rgb(${[0, 8, 16].map(shift => (ink[i] >> shift) & 255)})`;
+    const faint = outcome.shown ? FAINT : 1; // under arrows
     for (let i = 0; i < height * width; i++) {
-      const grey = Math.round(255 * clamp(data[i], 0, 1));
       const label = outcome.shown ? 0 : outcome.now[i];
       const [x, y] = [(i % width) * size, Math.floor(i / width) * size];
-      pen.fillStyle = label ? LABELS[(label - 1) % LABELS.length] : `rgb(${grey},${grey},${grey})`;
+      const grey = colourOf(Math.round(255 * faint * clamp(data[i], 0, 1)));
+      pen.fillStyle = label ? labelColour(label) : grey;
       pen.fillRect(x, y, size, size);
       if (outcome.shown || label === outcome.then[i]) continue;
-      pen.strokeStyle = label ? '#000' : '#fff';
+      pen.strokeStyle = label ? '#000' : colourOf(255);
       pen.lineWidth = 1.5;
       pen.beginPath();
       pen.moveTo(x + 3, y + 3);
@@ -446,18 +456,55 @@ class Card {
       pen.lineTo(x + 3, y + size - 3);
       pen.stroke();
     }
-    pen.lineWidth = 2;
-    const every = outcome.shown?.filter((_, k) => k % 2 === 0) ?? [];
-    for (const i of every) {
-      arrow(i, outcome.then, '#8fd3ff', [3, 3]);
-      arrow(i, outcome.now, '#ff9f4a', []);
+    if (outcome.shown) this.showField(pen, outcome, width);
+    this.showShare(outcome, state, place);
+    canvas.setAttribute('aria-label', `what comes out: ${this.words.textContent}`);
+  }
+
+  // Arrows, of which every fourth is drawn, and long.
+  showField(pen, { now, then, shown }, width) {
+    const { arrow, was } = this.widget.inks;
+    const even = shown.filter(i => i % 2 === 0 && Math.floor(i / width) % 2 === 0);
+    for (const [values, colour, dashes] of [[then, was, [5, 4]], [now, arrow, []]]) {
+      pen.strokeStyle = colour;
+      pen.lineWidth = 3;
+      for (const i of even) this.arrow(pen, i, width, values, dashes);
     }
-    const [what, other] = outcome.shown
-      ? ['of the arrows’ length turned along', 'Dashes: the upright arrows, turned along.']
-      : ['of the strokes’ pixels turned along', '×: not the upright label, turned along.'];
-    words.textContent = `${percent(outcome.same)} ${what}. ${other}`;
-    const labels = scores ? '' : words.textContent;
-    canvas.setAttribute('aria-label', `what comes out: ${labels}`);
+  }
+
+  arrow(pen, i, width, values, dashes) {
+    const scale = LONG * this.size * this.widget.spec.arrow;
+    const [x, y] = [(i % width + .5) * this.size, (Math.floor(i / width) + .5) * this.size];
+    const [dx, dy] = [values[i] * scale, -values[i + values.length / 2] * scale];
+    const tip = Math.min(9, Math.hypot(dx, dy) / 2);
+    const angle = Math.atan2(dy, dx);
+    pen.setLineDash(dashes);
+    pen.beginPath();
+    pen.moveTo(x - dx / 2, y - dy / 2);
+    pen.lineTo(x + dx / 2, y + dy / 2);
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.beginPath();
+    for (const side of [-2.6, 2.6]) {
+      pen.moveTo(x + dx / 2, y + dy / 2);
+      pen.lineTo(x + dx / 2 + tip * Math.cos(angle + side),
+        y + dy / 2 + tip * Math.sin(angle + side));
+    }
+    pen.stroke();
+  }
+
+  // How much of it has turned along; nothing before the reader has turned.
+  showShare({ same, shown }, { turn, mirror }, { exact }) {
+    if ((turn === 0 && !mirror) || !this.widget.touched) {
+      this.words.textContent = '';
+      return;
+    }
+    const along = same > WHOLE;
+    const sign = exact ? (along ? '✓' : '✗') : '≈';
+    const share = make('b', { textContent: `${sign} ${percent(same)}`,
+      className: `share ${exact ? (along ? 'good' : 'bad') : ''}` });
+    const what = shown ? 'arrows’ length' : 'strokes’ pixels';
+    this.words.replaceChildren(share, ` of the ${what} turned along.`);
   }
 
   showVerdict(sight, state, place) {
@@ -475,13 +522,14 @@ class Card {
     const high = Math.max(...first.map(values => Math.max(...values)));
     this.rows.forEach((row, r) => {
       const size = maps[r].shape.slice(-2);
-      const now = { data: maps[r].data, layer: sight.layer, channel: state.channel };
+      const { inks } = this.widget;
+      const now = { data: maps[r].data, layer: sight.layer, channel: state.channel, inks };
       // the maps of the upright picture stay as they are while it turns
       if (Object.entries(now).every(([key, value]) => row[key] === value)) return;
       Object.assign(row, now);
       this.build(row, names, r, size);
       eye.panels(maps[r], state.channel).forEach((values, i) => {
-        paintMap(row.children[i].querySelector('canvas'), values, size, low, high, CIVIDIS);
+        paintInk(row.children[i].querySelector('canvas'), values, size, low, high, inks);
       });
     });
     this.showPixel(state.pixel, sight.after.shape);
@@ -516,7 +564,7 @@ class Card {
     const turned = r === 1;
     const sheet = make('span', {}, make('canvas'), make('i', { className: 'spot' }));
     const box = make(turned ? 'button' : 'div', {}, sheet);
-    if (r === 0) box.append(caption);
+    box.append(caption);
     const source = () => (turned ? this.targets().indexOf(i) : i);
     for (const [event, lights] of [['pointerenter', true], ['focus', true],
       ['pointerleave', false], ['blur', false]]) {
@@ -596,6 +644,37 @@ class Card {
       panel.classList.toggle('lit', i === (r === 1 ? target : source));
     }));
   }
+}
+
+// --- what is drawn over a picture that comes out
+
+class Legend {
+  constructor(widget) {
+    this.box = widget.root.querySelector('.legend');
+    if (!this.box) return;
+    const arrow = dashes => {
+      const sample = draw('svg', { width: 26, height: 8, 'aria-hidden': true });
+      sample.append(draw('path', { class: dashes ? 'was' : 'is', d: 'M0 4H24M19 0L25 4L19 8' }));
+      return sample;
+    };
+    const [{ network }] = widget.eyes;
+    const names = widget.spec.output === 'labels' ? network.labels ?? [] : [];
+    const label = (name, i) => {
+      const sample = make('i', { className: 'sample', ariaHidden: true });
+      sample.style.setProperty('--label', labelColour(i));
+      return make('span', {}, sample, name);
+    };
+    const parts = names.map((name, i) => (i ? label(name, i) : '')).filter(Boolean);
+    if (widget.spec.output === 'labels') {
+      parts.push(make('span', { textContent: '× not the upright label, turned along' }));
+    } else {
+      parts.push(make('span', {}, arrow(false), ' what comes out'),
+        make('span', {}, arrow(true), ' the upright arrow, turned along'));
+    }
+    this.box.replaceChildren(...parts);
+  }
+
+  show() {}
 }
 
 // --- views: the error against the angle
@@ -790,8 +869,9 @@ class Sum {
     const [filter, patch] = [make('canvas'), make('canvas')];
     const size = term.size;
     const most = Math.max(...term.filter.map(Math.abs));
-    paintMap(filter, term.filter, size, -most, most, SIGNED);
-    paintMap(patch, term.patch, size, Math.min(0, ...term.patch), Math.max(...term.patch), CIVIDIS);
+    const { inks } = this.widget;
+    paintInk(filter, term.filter, size, -most, most, inks);
+    paintInk(patch, term.patch, size, Math.min(0, ...term.patch), Math.max(...term.patch), inks);
     const turned = turns.length > 1 ? `turned by ${nameOf(turns[pose])}` : 'filter';
     const channel = `${unit} ${term.channel}`;
     const source = posed ? `${channel}, pose ${nameOf(turns[term.pose])}` : channel;
@@ -821,6 +901,7 @@ class Turn extends Scene {
     this.state = { turn, mirror: false, picture: '0', layer, channel, shown, pixel: null,
       spot: null };
     this.slider = root.querySelector('.turning input');
+    this.inks = inksOf(root);
     this.dial = new Sheet(this);
     this.gallery = new Gallery(this);
     const cards = [...root.querySelectorAll('.card')].map((card, i) => new Card(this, card, i));
@@ -829,6 +910,7 @@ class Turn extends Scene {
     this.controls();
     this.readLetters();
     new ResizeObserver(() => this.request()).observe(root);
+    onTheme(() => this.takeInks());
     this.begin();
   }
 
@@ -836,7 +918,8 @@ class Turn extends Scene {
   face() {
     const { face } = this.spec;
     if (face === 'answers') return [new eqtutorAnswers.Answers(this)];
-    if (face === 'maps') return [new Curve(this), new Layers(this), new Sum(this)];
+    const legend = new Legend(this);
+    if (face === 'maps') return [legend, new Curve(this), new Layers(this), new Sum(this)];
     return [new eqtutorStages.Stages(this), new Sum(this)];
   }
 
@@ -1105,7 +1188,9 @@ class Turn extends Scene {
     this.settling = null;
     const spoken = this.root.querySelector('.spoken');
     const followed = this.state.spot ? this.dial.words(this.state) : '';
-    const judged = this.views.find(({ words }) => Array.isArray(words))?.words ?? this.verdicts;
+    const stages = this.views.find(({ words }) => Array.isArray(words))?.words;
+    const seen = this.root.querySelector('.verdict').checkVisibility(); // not behind a closed fold
+    const judged = stages ?? (seen ? this.verdicts : []);
     spoken.textContent = [this.headline, ...judged, followed].join(' ');
     const { turn, mirror, layer, channel, shown, pixel, spot } = this.state;
     const place = pixel ? [pixel.network, pixel.panel, pixel.y, pixel.x].join('.') : '';

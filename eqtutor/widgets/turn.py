@@ -115,7 +115,7 @@ class TurnThePicture(PictureWidget):
         turn:float=0,               # degrees it begins with
         mean:float|Sequence[float]=0, # what pictures are normalised by
         std:float|Sequence[float]=1,
-        labels:Sequence[str]|None=None, # of the scores; 0, 1, 2, … if None
+        labels:Sequence[str]|None=None, # of the scores or the pixels; 0, 1, 2, … if None
         title:str='Turn the picture',
         note:str='',                # a sentence below the headline
         simple:bool=False,          # maps and errors behind a fold, for a first look
@@ -214,7 +214,8 @@ class TurnThePicture(PictureWidget):
             'turn', self._spec(), tensor_blocks([*self.graphs.values()]), title=self.title,
             styles=('turn_simple',)*self.simple, note=self.note, names=[*self.networks],
             parts=(self.face,)*(self.face != 'maps') + ('tour',)*self.tour,
-            simple=self.simple, face=self.face, tour=self.tour, measured=bool(self.curves),
+            simple=self.simple, face=self.face, output=self.output, tour=self.tour,
+            measured=bool(self.curves),
             stages=self._stages() if self.face == 'stages' else [],
             copies=any(node['op'] == 'choose' for g in self.graphs.values() for node in g['nodes']),
             caption=MEASURED if self.curves else SURE)

@@ -5,6 +5,7 @@ not depend on the fonts of the machine that asks.
 """
 import shutil
 from functools import cache
+from pathlib import Path
 
 import pytest
 import site_pages
@@ -35,13 +36,16 @@ def browser(request):
         chromium.close()
 
 
+SERVER = 'http://eqtutor.test'   # its files are answered by the test itself
+
+
 class Visitor:
-    "Opens HTML as a file without any network, and notes what goes wrong or leaves the page."
+    "Opens HTML, as a file or as if served, and notes what goes wrong or leaves the page."
     def __init__(self, browser, file):
         self.browser, self.file = browser, file
         self.wrong, self.contexts = [], []
 
-    def __call__(self, text, width=1280, scripts=True, **more):
+    def __call__(self, text, width=1280, scripts=True, way='file', **more):
         context = self.browser.new_context(
             viewport=dict(width=width, height=900), offline=True,
             java_script_enabled=scripts, **more)
@@ -50,13 +54,17 @@ class Visitor:
         page = context.new_page()
         page.on('console', self.note)
         page.on('pageerror', lambda error: self.wrong.append(f'page: {error}'))
-        self.file.write_text(with_fonts(text), encoding='utf-8')
-        page.goto(self.file.as_uri())
+        html = with_fonts(text)
+        if way == 'http': html = html.replace('file://', SERVER)
+        self.file.write_text(html, encoding='utf-8')
+        page.goto(self.file.as_uri() if way == 'file' else f'{SERVER}{self.file}')
         if scripts: page.evaluate('document.fonts.ready.then(() => 0)')
         return page
 
     def gate(self, route):
         if route.request.url.startswith('file:'): return route.continue_()
+        path = Path(route.request.url.removeprefix(SERVER))
+        if path == self.file or path.suffix == '.ttf': return route.fulfill(path=path)
         self.wrong.append(f'request: {route.request.url}')
         route.abort()
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from eqtutor.actions import act
-from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d
+from eqtutor.nn.convolution import GroupConv2d, LiftingConv2d, ProjectionConv2d
 from eqtutor.nn.layers import GroupPool
 from eqtutor.widgets import (
     AttentionMap,
@@ -42,6 +42,13 @@ def scores(group):
         nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(6, 3)).eval()
 
 
+def painter(group):
+    "Letters to labels of their pixels, random weights."
+    torch.manual_seed(3)
+    return nn.Sequential(LiftingConv2d(1, 4, 5, group, padding=2), nn.ReLU(),
+                         ProjectionConv2d(4, 3, 5, group, padding=2)).eval()
+
+
 def letter():
     x = torch.zeros(28, 28)
     x[4:24, 7:11] = x[4:8, 7:21] = x[12:16, 7:17] = 1
@@ -65,6 +72,9 @@ MAKE = dict(
     answers=lambda: TurnThePicture(
         {'plain': scores('Z2'), 'upright first': Canonicalise(scores('Z2'), 'p4').eval()},
         letter(), 'p4', face='answers'),
+    labels=lambda: TurnThePicture(
+        {'p4': painter('p4'), 'plain': painter('Z2')}, letter(), 'p4', output='labels',
+        labels=['', 'stroke', 'edge'], simple=True),
     guided=lambda: TurnThePicture(two_layers(), letter(), layer='2', tour=True))
 
 

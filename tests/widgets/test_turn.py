@@ -308,7 +308,7 @@ def test_the_first_page_is_asked_for_its_fault():
 
 def test_a_page_of_two_layers_is_small_and_has_the_same_bytes_each_time():
     text = TurnThePicture(two_layers(), letter(), layer='2').html()
-    assert len(text) < 110_000 and text == TurnThePicture(two_layers(), letter(), layer='2').html()
+    assert len(text) < 120_000 and text == TurnThePicture(two_layers(), letter(), layer='2').html()
 
 
 def test_whoever_goes_through_the_layers_finds_the_broken_one(see):
@@ -512,12 +512,19 @@ def test_whose_labels_and_arrows_turn_along(see):
         widget = TurnThePicture(nets, torch.rand(2, 16, 16), 'p4', output=output, simple=True)
         page = see(widget, width=390)
         assert headline(page) == f'Turn the picture: do the {output} turn along?'
+        assert card(page, 'right').locator('.words').inner_text() == ''   # nothing was tested
         for degrees in 90, 180, 270:
             slider(page).press('ArrowRight')
             settled(page, degrees)
-            assert card(page, 'right').locator('.words').inner_text().startswith('100 %')
+            share = [card(page, name).locator('.words').inner_text()[:5].strip() for name in nets]
+            assert share[0] == '✓ 100' and share[1][0] == '✗'
             assert f'The wrong did not turn the {output} along.' in headline(page)
         assert card(page, 'right').locator('.outcome').is_visible() and too_wide(page) == 0
+        page.locator('.more summary').click()      # of arrows, too, the last layer passes
+        page.get_by_label('layer', exact=True).select_option('2')
+        settled(page)
+        signs = [verdict(page, name)[0] for name in nets]
+        assert signs == ['✓', '✗'] and '(right)' not in page.locator('.first').inner_text()
 
 
 # --- state
