@@ -1,5 +1,5 @@
-"""What P1 claims for its networks, what is shown here and by which runs, what is not, and what
-attention costs.
+"""What P1 claims for its networks, what is shown here and by which runs, and what attention
+costs.
 
 P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
 Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830

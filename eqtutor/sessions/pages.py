@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 # what is presented, and the chapters whose marks make its slides
 SESSIONS = {
     'P3': ('73', '23', '23b'),
+    'P1': ('71', '21', '21b'),
     'P4': ('74', '24', '24b'),
     '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',), '06': ('06',)}
 
@@ -109,17 +110,21 @@ def renderer():
 # letters that browsers no longer make of others
 SCRIPT = dict(zip('ABCDEFGHIJKLMNOPQRSTUVWXYZ', '𝒜ℬ𝒞𝒟ℰℱ𝒢ℋℐ𝒥𝒦ℒℳ𝒩𝒪𝒫𝒬ℛ𝒮𝒯𝒰𝒱𝒲𝒳𝒴𝒵'))
 DOUBLE = dict(zip('CNQRZ', 'ℂℕℚℝℤ'))
+LETTER = r'(?:\{([A-Z])\}|([A-Z]))'
+# in a formula Att[f](g) is no link
+FORMULA_OR_LINK = re.compile(r'(?P<formula>\$\$.*?\$\$|\$[^$\n]+\$)'
+                             r'|\[(?P<words>[^\]]*)\]\((?!https?:)[^)]*\)', re.S)
 
 def as_html(
     text:str, # Markdown
 )->str:
     "Markdown as HTML; a link to another chapter is its words, for on paper it leads nowhere."
-    text = re.sub(r'\\mathcal\s*\{?([A-Z])\}?', lambda m: f'{{{SCRIPT[m[1]]}}}', text)
-    text = re.sub(r'\\mathbb\s*\{?([CNQRZ])\}?', lambda m: f'{{{DOUBLE[m[1]]}}}', text)
+    text = re.sub(rf'\\mathcal\s*{LETTER}', lambda m: f'{{{SCRIPT[m[1] or m[2]]}}}', text)
+    text = re.sub(rf'\\mathbb\s*{LETTER}', lambda m: f'{{{DOUBLE[m[1] or m[2]]}}}', text)
     text = re.sub(r'\\q?quad(?![a-z])', r'\\text{ }', text)
     text = re.sub(r'\\big(\\[lr]angle)', r'\1', text)
     text = re.sub(r'\\tag\{(.*?)\}', r'\\text{ (\1)}', text)
-    text = re.sub(r'\[([^\]]*)\]\((?!https?:)([^)]*)\)', r'\1', text)
+    text = FORMULA_OR_LINK.sub(lambda m: m['formula'] or m['words'], text)
     return str(renderer()(text))
 
 
