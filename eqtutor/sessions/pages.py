@@ -17,9 +17,8 @@ from .marks import Piece, marked_pieces
 HERE = Path(__file__).parent
 # what is presented, and the chapters whose marks make its slides
 SESSIONS = {
-    'P3': ('73', '23', '23b'),
-    'P1': ('71', '21', '21b'),
-    'P4': ('74', '24', '24b'),
+    'P1': ('71', '21', '21b'), 'P2': ('72', '22', '22b'),
+    'P3': ('73', '23', '23b'), 'P4': ('74', '24', '24b'),
     '01': ('01',), '02': ('02',), '04': ('04',), '05': ('05',), '06': ('06',)}
 
 

@@ -1,4 +1,4 @@
-"Affine self-convolution (P2) trained and measured: how a layer starts, a short run, a benchmark."
+"Affine self-convolution (P2) trained and measured: its start, a small task, short runs, times."
 # Plain module: edited by hand, no notebook exports it.
 import math
 import time
@@ -17,7 +17,9 @@ from torch.utils.data import TensorDataset
 from ...files import writable_folder, write_json
 from ...models.affine import affine_resnet
 from ...nn.affine import AffineLayer, AffineMap, AffineSelfConv2d, GroupAffineMap, map_pixels
+from ...nn.attention import StandAloneSelfAttention2d
 from ...train import cifar10, digits, evaluate, fit, get_loader, seed_everything
+from ...train.checkpoints import environment
 from ..protocol import Comparison, Networks
 from . import benchmark
 
@@ -160,6 +162,69 @@ def compare_starts(
         run = fit(net, train, valid, epochs, lr=.1, optimizer='nesterov', bar=False)
         result['runs'][name].append(run.history)
         result |= {k: run.header[k] for k in ('versions', 'hardware', 'commit')}
+    write_json(folder/'0.json', result)
+    return result
+
+
+# --- what one head can do: the slope of a patch beside a step
+
+def two_patches(
+    n:int,
+    size:int=10,
+)->tuple[Tensor, Tensor]:
+    "Pictures of two patches with a step between them, `(n, 1, size, size)`; slopes, by pixels."
+    i, j = torch.arange(size)[:, None] - size/2, torch.arange(size) - size/2
+    angle, at = 6.3*torch.rand(n, 1, 1, 1), 2*torch.randn(n, 1, 1, 1)
+    first = i*angle.cos() + j*angle.sin() > at
+    slope = torch.where(first, *torch.randn(2, n, 1, 1, 1))
+    return torch.where(first, 4., -4.) + .3*slope*j, slope
+
+
+def without_psi()->AffineSelfConv2d:
+    "One head of the layer with all ψ = 1: free shifts β at query, keys and values."
+    layer = AffineSelfConv2d(1, 8, 5, 1)
+    for A in (layer.affine_query, layer.affine_key, layer.affine_value):
+        nn.init.ones_(A.psi).requires_grad_(False)
+    return layer
+
+
+SLOPE_LAYERS:dict[str, Callable[[], nn.Module]] = {   # window 5×5, 1 channel to 8
+    'convolution': partial(nn.Conv2d, 1, 8, 5, padding=2),
+    'attention, 1 head': partial(StandAloneSelfAttention2d, 1, 8, 5, 1),
+    'attention, 4 heads': partial(StandAloneSelfAttention2d, 1, 8, 5, 4),
+    'affine, 1 head, ψ = 1': without_psi,
+    'affine, 1 head': partial(AffineSelfConv2d, 1, 8, 5, 1)}
+
+
+def slope_network(
+    name:str,      # of `SLOPE_LAYERS`
+    seed:int=0,
+    steps:int=500,
+)->tuple[nn.Sequential, float]:
+    "A layer and a linear map, trained to say the slope; its mean squared error on new pictures."
+    torch.manual_seed(seed)
+    net = nn.Sequential(SLOPE_LAYERS[name](), nn.Conv2d(8, 1, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=.03)
+    for _ in range(steps):
+        pictures, slopes = two_patches(32)
+        loss = F.mse_loss(net(pictures), slopes)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    pictures, slopes = two_patches(400)
+    with torch.no_grad(): return net, F.mse_loss(net(pictures), slopes).item()
+
+
+def slope_runs(
+    seeds:int=12,
+    steps:int=500,
+    out:str|Path='results', # the result goes to `out/affine-slope/0.json`
+)->dict[str, Any]:
+    "The errors of all `SLOPE_LAYERS`, by seeds."
+    folder = writable_folder(Path(out)/'affine-slope')
+    result:dict[str, Any] = environment() | dict(settings=dict(seeds=seeds, steps=steps, lr=.03))
+    result['errors'] = {name: [slope_network(name, seed, steps)[1] for seed in range(seeds)]
+                        for name in SLOPE_LAYERS}
     write_json(folder/'0.json', result)
     return result
 
