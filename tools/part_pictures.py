@@ -119,7 +119,8 @@ def sessions():
     letter = torch.nn.functional.pad(LETTER, (1, 1, 0, 0)).float()
     for x, picture in (1.15, letter), (2.15, torch.rot90(letter)):
         ax.imshow(picture, cmap=PICTURES, extent=(x, x + .7, .3, 1.), zorder=5)
-        ax.add_patch(plt.Rectangle((x, .3), .7, .7, fc='none', ec=POSES[int(x > 2)], lw=2, zorder=6))
+        ax.add_patch(plt.Rectangle((x, .3), .7, .7, fc='none', ec=POSES[int(x > 2)], lw=2,
+                                   zorder=6))
     ax.text(2, .65, '?', color=INK, fontsize=14, ha='center', va='center', zorder=7)
     ax.set(xlim=(0, 4.4), ylim=(0, 1.7), aspect='equal')
     ax.axis('off')

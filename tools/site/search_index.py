@@ -53,7 +53,8 @@ def text_at(
 
 
 LAYER = re.compile(r'[A-Z]\w+')   # the heading over a class
-STATED = re.compile(r'(?:Definition|Theorem|Lemma|Proposition|Corollary|Rule) [\w.]+ \((?!P\d).+?\)\.')
+STATED = re.compile(r'(?:Definition|Theorem|Lemma|Proposition|Corollary|Rule) [\w.]+'
+                    r' \((?!P\d).+?\)\.')   # with a name that is no place in a paper
 
 def in_words(
     name:str, # 'LiftingConv2d', 'Theorem 5.1 (linear and equivariant)'
