@@ -1,4 +1,4 @@
-"""The course on paper: one PDF for each chapter of the built site, numbered in the order of reading.
+"""The course on paper: one PDF for each chapter of the built site, in the order of reading.
 
     python tools/site/print_course.py _docs pages && pdfunite pages/*.pdf eqtutor.pdf
 
