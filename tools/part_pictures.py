@@ -1,4 +1,4 @@
-"""The six pictures of the map, one for each part of the course:
+"""The seven pictures of the map, one for each part of the course:
 
     python tools/part_pictures.py nbs/images
 """
@@ -109,9 +109,28 @@ def reference():
     return fig
 
 
+def sessions():
+    "Slides, one behind the other; on the first a letter, a question, and the letter turned."
+    fig, ax = plt.subplots(figsize=SIZE)
+    for n in (2, 1, 0):
+        x, y = 1 + .22*n, .12 + .16*n
+        ax.add_patch(plt.Rectangle((x, y), 2, 1.1, fc='none' if n else POSES[0] + '22', ec=INK,
+                                   lw=1.2, zorder=3 - n, clip_on=False))
+    letter = torch.nn.functional.pad(LETTER, (1, 1, 0, 0)).float()
+    for x, picture in (1.15, letter), (2.15, torch.rot90(letter)):
+        ax.imshow(picture, cmap=PICTURES, extent=(x, x + .7, .3, 1.), zorder=5)
+        ax.add_patch(plt.Rectangle((x, .3), .7, .7, fc='none', ec=POSES[int(x > 2)], lw=2,
+                                   zorder=6))
+    ax.text(2, .65, '?', color=INK, fontsize=14, ha='center', va='center', zorder=7)
+    ax.set(xlim=(0, 4.4), ylim=(0, 1.7), aspect='equal')
+    ax.axis('off')
+    return fig
+
+
 def draw(folder:Path):
     plt.style.use('eqtutor.figures')
-    for n, part in enumerate((foundations, training, papers, course, workshop, reference), 1):
+    for n, part in enumerate((foundations, training, papers, course, workshop, reference,
+                              sessions), 1):
         part().savefig(folder/f'part_{n}.png', dpi=160)
 
 

@@ -11,10 +11,12 @@ from PIL import Image
 from tools.site.processors import (
     FoldCells,
     FrameStatements,
+    NumberTitle,
     PageHead,
     clean_signature,
     light,
 )
+from tools.site.search_index import lean_index
 
 TEXT = '<details><summary>Answer</summary>\n\n{}\n\n</details>'
 
@@ -121,3 +123,33 @@ def test_head_of_a_page_says_where_it_stands_and_takes_nothing_else_in():
 
 def test_map_has_no_head_and_ends_with_the_links():
     assert headed('index.ipynb', '**Time** flies.') == ['**Time** flies.', 'OPEN']
+
+
+# --- search
+
+PAGE = '''<a class="skip-link">Skip to the text</a><main><div class="page-head">in Colab</div>
+<p>First <math><mi>K</mi><annotation>K\\le H</annotation></math>.</p>
+<section class="level2" id="a"><h2>A</h2><p>Text.</p><details><summary>Code</summary>x</details>
+<div class="statement definition"><p><strong>Definition 2.1 (orbit).</strong> All.</p></div>
+<h3 id="liftingconv2d">LiftingConv2d</h3></section></main>'''
+
+
+def test_the_search_reads_each_formula_once_and_no_line_that_stands_on_every_page(tmp_path):
+    (tmp_path/'1_foundations').mkdir()
+    (tmp_path/'1_foundations'/'x.html').write_text(PAGE, encoding='utf-8')
+    href = '1_foundations/x.html'
+    entries = [dict(objectID=h, href=h, title='X', section=s, text='Skip to the text')
+               for h, s in ((href, ''), (f'{href}#a', 'A'))]
+    found = lean_index(entries, tmp_path)
+    assert [(e['href'][len(href):], e['section'], e['text']) for e in found] == [
+        ('', '', 'First K .'),
+        ('#a', 'Definition 2.1 (orbit)', 'Definition 2.1 (orbit)'),
+        ('#liftingconv2d', 'LiftingConv2d', 'lifting convolution'),
+        ('#a', 'A', 'Text. x Definition 2.1 (orbit). All. LiftingConv2d')]
+
+
+def test_a_list_of_words_is_not_searched():
+    for name, said in ('6_reference/92_api.ipynb', True), ('1_foundations/01_groups.ipynb', False):
+        head = cell('raw', "---\ntitle: Names\n---")
+        NumberTitle(SimpleNamespace(path_=f'nbs/{name}', cells=[head])).begin()
+        assert head.source.startswith('---\nsearch: false\ntitle: ') == said

@@ -41,15 +41,20 @@ def change_markdown(
 
 # --- titles
 
+UNSEARCHED = '92_api.ipynb', '91_index.ipynb'   # lists of words would come before every lesson
+
+
 class NumberTitle:
-    "Puts the chapter's number before its title, in the sidebar and wherever the page is named."
+    """Puts the chapter's number before its title, in the sidebar and wherever the page is named;
+    keeps pages that list words out of the search."""
     def __init__(self, nb): self.nb = nb
 
     def begin(self)->None:
         number, head = chapter_of(Path(self.nb.path_).name), self.nb.cells[0]
         if not number or head.cell_type != 'raw': return
         named = re.sub(r"^title: '?(.*?)'?$", rf"title: '{number} \1'", head.source, flags=re.M)
-        head.source = named
+        unsearched = Path(self.nb.path_).name in UNSEARCHED
+        head.source = re.sub(r'^---\n', '---\nsearch: false\n', named) if unsearched else named
 
 
 # --- the head of a page
@@ -77,7 +82,7 @@ class PageHead:
         # minutes and prerequisites in the first lines, what one learns below them
         parts.sort(key=lambda part: not HEAD_LINES.match(part) or part.startswith('**You will'))
         lines = '\n\n'.join([f'[{place}]{{.place}}', *parts, f'[{links}]{{.open-in}}'])
-        block = f'::::: {{.page-head .quarto-exclude-from-search-index}}\n{lines}\n:::::'
+        block = f'::::: {{.page-head}}\n{lines}\n:::::'
         cells.insert(1, mk_cell(block, 'markdown'))
 
 
