@@ -5,7 +5,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..files import provenance_mark, with_note
@@ -58,7 +58,7 @@ class Comparison:
         "As a row of the page's table."
         apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
         runs = f'{len(self.errors)} run{"s"*(len(self.errors) > 1)}'
-        verdict = 'not said' if self.deviations is None else 'agrees' if self.agrees else 'does not'
+        verdict = 'not said' if self.deviations is None else 'yes' if self.agrees else 'no'
         return f'| {self.label} | {self.printed} | {self.ours} | {runs} | {apart} | {verdict} |'
 
 
@@ -88,13 +88,19 @@ def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
 
 
 def headline(
-    rows:list[Comparison], # of which a run is complete
+    rows:Sequence[Comparison],     # of which a run is complete
+    whole:Sequence[Comparison]=(), # the same, trained on all digits
 )->str:
-    "How many rows are run, and which agree with the print, as a sentence in markdown."
+    "How many rows are run, and which agree with the print, as sentences in markdown."
     of = sum(len(table.rows) for table in chosen_tables([]))
     near = [c.label for c in rows if c.agrees]
-    return (f'**{len(rows)} of {of} rows** are run by their full recipe. Within {NEAR} deviations '
+    says = (f'**{len(rows)} of {of} rows** are run by their full recipe. Within {NEAR} deviations '
             f'of the print: {", ".join(near) or "none"}.')
+    if not whole: return says
+    close = [c.label for c in whole if c.agrees]
+    rows_run = 'one row' if len(whole) == 1 else f'{len(whole)} rows'
+    return (f'{says} Of {rows_run} run on all 12,000 digits, as the published code of P1 is, '
+            f'within {NEAR} deviations: {", ".join(close) or "none"}.')
 
 
 def standing(
@@ -102,11 +108,11 @@ def standing(
 )->str:
     "The state of the reproduction as markdown: a sentence, and a table of what is complete."
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
-    says = [headline(rows)]
-    head = ['| network | error %, printed | ours | runs | deviations apart | |',
+    says = [headline(rows, whole)]
+    head = ['| network | error %, printed | ours | runs | deviations apart | within 2 |',
             '|---|---:|---:|---:|---:|---|']
     if rows: says += ['', *head, *(c.line() for c in rows)]
     if whole:
-        says += ['', 'Trained on all 12,000 digits, as the published code of P1 is, not on 10,000:',
+        says += ['', 'Trained on 12,000 digits, not on the 10,000 that the text of P1 says:',
                  '', *head, *(c.line() for c in whole)]
     return with_note('\n'.join(says))
