@@ -176,7 +176,8 @@ def two_patches(
     i, j = torch.arange(size)[:, None] - size/2, torch.arange(size) - size/2
     angle, at = 6.3*torch.rand(n, 1, 1, 1), 2*torch.randn(n, 1, 1, 1)
     first = i*angle.cos() + j*angle.sin() > at
-    slope = torch.where(first, *torch.randn(2, n, 1, 1, 1))
+    one, other = torch.randn(2, n, 1, 1, 1)
+    slope = torch.where(first, one, other)
     return torch.where(first, 4., -4.) + .3*slope*j, slope
 
 
