@@ -27,4 +27,19 @@ const observer = new ResizeObserver(changes => {
 document.querySelectorAll('.columns').forEach(columns => observer.observe(columns));
 Reveal.addKeyBinding({keyCode: 78, key: 'N', description: 'Notes'}, () => {
   Reveal.configure({showNotes: !Reveal.getConfig().showNotes});
+  Reveal.layout();   // the slide has less room beside them
 });
+// notes that the room does not see
+let pane = null;
+function tell() {
+  const slide = Reveal.getCurrentSlide(), note = slide.querySelector('.notes');
+  if (!pane || pane.closed) return;
+  pane.document.title = 'Notes';
+  pane.document.body.style.font = '24px/1.4 system-ui, sans-serif';
+  pane.document.body.textContent = note ? `${slide.dataset.number}. ${note.textContent}` : '';
+}
+Reveal.addKeyBinding({keyCode: 83, key: 'S', description: 'Notes in a window'}, () => {
+  pane = window.open('', 'eqtutor-notes', 'width=640,height=480');
+  tell();
+});
+Reveal.on('slidechanged', tell);

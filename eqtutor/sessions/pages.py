@@ -30,6 +30,8 @@ class Session:
     paths:tuple[Path, ...]     # of the notebooks, the session's own page first if it has one
     pieces:tuple[Piece, ...]
     notes:tuple[str, ...] = () # for the speaker, slide by slide
+    paper:str = ''             # who wrote it, its title and year; '' of a lesson
+    ask:str = ''               # what a listener can answer at the end
 
     @property
     def slides(self)->list[list[Piece]]:
@@ -57,8 +59,17 @@ def read_session(
         raise ValueError(f'There is no session {name!r}. There are {", ".join(SESSIONS)}.')
     paths = tuple(path_of(number) for number in SESSIONS[name.upper()])
     pieces = tuple(piece for path in (paths[1:] or paths) for piece in marked_pieces(path))
-    session = Session(name.upper(), title_of((paths[1:] or paths)[0]), paths, pieces)
-    return Session(session.name, session.title, paths, pieces, notes_of(paths[0], session))
+    lesson = (paths[1:] or paths)[0]
+    paper, ask = PAPER.search(markdown_of(lesson)), ASK.search(markdown_of(paths[0]))
+    session = Session(name.upper(), title_of(lesson), paths, pieces,
+                      paper=paper[1] if paper else '', ask=ask[1] if ask else '')
+    return replace(session, notes=notes_of(paths[0], session))
+
+
+def markdown_of(path:Path)->str:
+    "The text of a notebook."
+    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+    return '\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
 
 
 def title_of(path:Path)->str:
@@ -75,6 +86,10 @@ def path_of(
                 if name.partition('_')[0] == number)
 
 
+# the lesson's line on its paper, without what follows the year; the last line of the page
+PAPER = re.compile(r'^\*\*P\d\*\* is (.*\), [^(]*?\d{4})', re.M)
+ASK = re.compile(r'^## What a listener can say at the end\s+\*(.*\?)\*$', re.M)
+
 # | minutes | what happens | cell to run | slide |
 ROW = re.compile(r'^\| *(\d+)[–-](\d+) *\|(.*)\|([^|]*)\| *(\d+)?(?:[–-](\d+))? *\|$', re.M)
 
@@ -83,10 +98,8 @@ def notes_of(
     session:Session,
 )->tuple[str, ...]:
     "Of each slide: the minutes and the words of the plan's row that shows it; '' without a plan."
-    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
-    text = '\n'.join(''.join(cell['source']) for cell in cells if cell['cell_type'] == 'markdown')
     notes = [''] * len(session.slides)
-    for start, end, what, _, first, last in ROW.findall(text):
+    for start, end, what, _, first, last in ROW.findall(markdown_of(path)):
         for slide in range(int(first or 0), int(last or first or -1) + 1):
             if 0 < slide <= len(notes) and not notes[slide - 1]:
                 notes[slide - 1] = f'Minutes {start} to {end}: {what.strip()}'

@@ -63,6 +63,42 @@ def test_a_students_copy_has_no_marks():
 # --- slides
 
 @pytest.mark.parametrize('name', SESSIONS)
+def test_a_deck_says_whose_paper_it_is_and_ends_in_what_a_listener_can_say(name):
+    session = read_session(name)
+    html = deck(session)
+    if name[0] != 'P':
+        assert not session.paper and not session.ask and 'class="last"' not in html
+        return
+    assert re.fullmatch(r'[A-Z].*, \[\*.*\*\]\(https.*\), \w+ 20\d\d', session.paper)
+    assert f'*{session.ask}*' in markdown(session.paths[0]).split('\n')
+    last = html.rindex('<section')
+    assert f'data-number="{len(session.slides) + 1}"' in html[last:]
+    assert html.index(session.ask) < html.index('data-number="1"') < last < html.rindex(session.ask)
+
+
+def test_notes_leave_the_slide_whole_and_have_a_window_of_their_own(browser, tmp_path):
+    session = read_session('P4')
+    (tmp_path/'slides.html').write_text(deck(session), encoding='utf-8')
+    page = browser.new_page(viewport=dict(width=1280, height=720))
+    page.goto((tmp_path/'slides.html').as_uri())
+    page.evaluate('Reveal.slide(3)')
+    with page.expect_popup() as opened: page.keyboard.press('s')
+    said = 'document.body.textContent'
+    assert opened.value.evaluate(said) == f'3. {session.notes[2]}'
+    page.evaluate('Reveal.slide(4)')
+    assert opened.value.evaluate(said) == f'4. {session.notes[3]}'
+    page.keyboard.press('n')
+    page.wait_for_timeout(300)
+    left, right, notes = page.evaluate('''() => {
+      const slide = Reveal.getCurrentSlide().getBoundingClientRect();
+      return [slide.left, slide.right,
+              document.querySelector('.speaker-notes').getBoundingClientRect().left];
+    }''')
+    assert 0 <= left < right <= notes
+    page.close()
+
+
+@pytest.mark.parametrize('name', SESSIONS)
 def test_a_deck_has_eight_to_twelve_slides_of_what_the_lesson_stores(name):
     session = read_session(name)
     stored = [o for path in session.paths for o in outputs_of(path)]
@@ -192,7 +228,8 @@ def measured(browser, file):
 def test_slides_fit_and_the_handout_is_one_page(name, browser, tmp_path):
     write_session(name, tmp_path)
     found, wrong = measured(browser, tmp_path/'slides.html')
-    assert len(found) == len(read_session(name).slides) + 1 and not wrong
+    ends = 2 if name[0] == 'P' else 1   # a title, and the page's last line
+    assert len(found) == len(read_session(name).slides) + ends and not wrong
     assert max(over for over, _ in found) <= 1, found
     assert min(zoom for _, zoom in found) >= .66, found   # of 26 pixels: 17
     assert pages_of(browser, tmp_path/'slides.html', '?print-pdf') == len(found)
