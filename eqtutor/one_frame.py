@@ -1,9 +1,6 @@
 """Convolution and the layers of four papers as sums over pairs: literally, with lists, as a
 quotient, through a field; and a theorem on what one sum cannot say.
 
-P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
-Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830
-
 P4: Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin, Efficient
 Equivariant Network, 2021,
 https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-Abstract.html
@@ -13,8 +10,7 @@ https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-
 
 # %% auto #0
 __all__ = ['Pair', 'aggregate', 'square', 'entry', 'convolution_pair', 'patches', 'poses',
-           'at_pixel', 'e4_pair', 'normalise', 'weighted', 'sasa_pair', 'affine_pair', 'gsa_pair',
-           'removed_field', 'attentive_pair']
+           'at_pixel', 'e4_pair', 'normalise', 'weighted']
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000003
 from collections.abc import Callable, Iterable
@@ -26,12 +22,8 @@ from torch import Tensor, nn
 
 from .core import check_grid, check_odd
 from .groups import Affine, Group, affine_product, get_group
-from .nn.affine import AffineLayer
-from .nn.attention import StandAloneSelfAttention2d
-from .nn.attentive import AttentiveGroupConv2d
 from .nn.convolution import GroupConv2d
 from .nn.e4 import E4Conv2d
-from .nn.self_attention import GroupSelfAttention2d
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000000a
 Pair = Callable[[Affine, Tensor, Tensor|None], Tensor|int]
@@ -42,7 +34,7 @@ def aggregate(
     # None beyond the border; 0 for nothing
     pair:Pair,
     group:Group|str,                # one that keeps the pixel grid
-    neighbourhood:Iterable[Affine], # elements n = ((right, up), b), b a pose
+    neighbourhood:Iterable[Affine], # elements n = ((right, up), r), r a pose
 )->Tensor:                          # feature map on G, `(b, out, |H|, h, w)`
     """f′(g) = Σ_n H̃_n(f(g), f(gn)), as slow as it reads (P4, Eq. 9).
 
@@ -56,7 +48,7 @@ def aggregate(
     group : Group | str
         one that keeps the pixel grid
     neighbourhood : Iterable[Affine]
-        elements n = ((right, up), b), b a pose
+        elements n = ((right, up), r), r a pose
 
     Returns
     -------
@@ -89,11 +81,11 @@ def _check_frame(f:Tensor, group:Group|str, neighbourhood:Iterable[Affine]
     check_grid(group, 'moves neighbours between pixels')
     if not elements:
         raise ValueError('the neighbourhood is empty: expected elements '
-                         '((right, up), b), such as those of square(3, group)')
+                         '((right, up), r), such as those of square(3, group)')
     for n in elements:
         if n[1] in group.elements and all(v == int(v) for v in n[0]): continue
-        raise ValueError(f'{n} is no element of G: expected ((right, up), b) with '
-                         f'whole numbers right, up and a pose b in 0..{len(group) - 1}')
+        raise ValueError(f'{n} is no element of G: expected ((right, up), r) with '
+                         f'whole numbers right, up and a pose r in 0..{len(group) - 1}')
     return group, elements
 
 def square(
@@ -111,9 +103,9 @@ def square(
         the poses to include: all of a group's; the target's own if left out
     """
     check_odd(kernel_size=kernel_size)
-    r = kernel_size//2
-    return [((right, up), b) for b in get_group(group).elements
-            for up in range(r, -r - 1, -1) for right in range(-r, r + 1)]
+    half = kernel_size//2
+    return [((right, up), pose) for pose in get_group(group).elements
+            for up in range(half, -half - 1, -1) for right in range(-half, half + 1)]
 
 def entry(
     n:Affine,
@@ -164,7 +156,7 @@ def poses(
     group:Group|str,
 )->list[Affine]:
     "The neighbourhood of all poses at the same pixel, the own pose first."
-    return [((0, 0), a) for a in get_group(group).elements]
+    return [((0, 0), t) for t in get_group(group).elements]
 
 def at_pixel(
     linear:nn.Module, # 1×1, from `(b, c, |H|, h, w)` to `(b, o, |H|, h, w)`
@@ -259,135 +251,3 @@ def weighted(
         `(b, parts·(d + 1))`
     """
     return torch.cat([weight[..., None]*value, weight[..., None]], -1).flatten(1)
-
-# %% ../nbs/3_papers/25_one_frame.ipynb #9887cba9
-def sasa_pair(
-    layer:StandAloneSelfAttention2d,
-)->Pair: # of feature maps on Z2
-    """SASA's H̃: before `normalise` by head, and the output map.
-
-    Returns
-    -------
-    Pair
-        of feature maps on Z2
-    """
-    maps, encoding, size = layer.maps, layer.relative, layer.relative.rows.shape[-1]
-    def by_head(linear:nn.Module, z:Tensor)->Tensor:
-        return linear(z[..., None, None])[..., 0, 0].unflatten(1, (maps.heads, -1))
-    def pair(n:Affine, a:Tensor, b:Tensor|None)->Tensor|int:
-        if b is None and layer.boundary == 'mask': return 0
-        (i, j), q = entry(n, size), by_head(maps.query, a)*maps.scale
-        k = v = torch.zeros_like(q)
-        if b is not None: k, v = by_head(maps.key, b), by_head(maps.value, b)
-        rho = torch.cat([encoding.rows[..., i], encoding.columns[..., j]], 1)
-        return weighted((q*(k + rho)).sum(-1).exp(), v)
-    return pair
-
-def affine_pair(
-    layer:AffineLayer, # on G
-)->Pair:               # of lists X, Y: `patches` of all poses
-    """H̃ of affine self-convolution: before `normalise` by head, and the output map.
-
-    Parameters
-    ----------
-    layer : AffineLayer
-        on G
-
-    Returns
-    -------
-    Pair
-        of lists X, Y: `patches` of all poses
-    """
-    simple, centre = layer.simple, ((0., 0.), 0)
-    def mapped(role:str, patch:Tensor|None, n:Affine)->Tensor:
-        A = layer.affine if simple else getattr(layer, f'affine_{role}')
-        linear = layer.embed if simple else getattr(layer, role)
-        i, j = entry(n, A.kernel_size)
-        shift = A.beta[:, i, j]
-        if patch is None: return shift.unflatten(0, (layer.heads, -1))[None]
-        u = (at_pixel(linear, patch, layer.group)*A.psi[..., i, j]).sum(-1)
-        return (u + shift).unflatten(1, (layer.heads, -1))
-    def pair(n:Affine, X:Tensor, Y:Tensor|None)->Tensor|int:
-        if Y is None and layer.boundary == 'mask': return 0
-        q = mapped('query', X, centre)*layer.scale
-        k, v = mapped('key', Y, n), mapped('value', Y, n)
-        return weighted((q*k).sum(-1).exp(), v)
-    return pair
-
-def gsa_pair(
-    layer:GroupSelfAttention2d,
-)->Pair: # of lists X, Y: `patches` of all poses
-    """H̃ of group self-attention: before `normalise` by (t, head), and the sum over t.
-
-    Returns
-    -------
-    Pair
-        of lists X, Y: `patches` of all poses
-    """
-    H, d = layer.group, layer.head_channels
-    k, encoder = layer.window, layer.encoder
-    if k is None or encoder is None:
-        raise ValueError('expected a layer with a window and with positional encodings')
-    # encodings as the own pose sees them
-    P, E = encoder((k//2, k//2))[:, 0], encoder.poses()
-    def by_head(linear:nn.Module, u:Tensor)->Tensor:
-        return linear(u).unflatten(-1, (-1, d))
-    def pair(n:Affine, X:Tensor, Y:Tensor|None)->Tensor|int:
-        if Y is None: return 0
-        (i, j), r = entry(n, k), n[1]
-        b = Y.unflatten(1, (-1, len(H)))[..., 0]                    # pose hr
-        q = by_head(layer.query, X.unflatten(1, (-1, len(H))).mT)
-        key, v = (by_head(m, b)[:, None] for m in (layer.key, layer.value))
-        rho = P[i*k + j] + E[H.relative[:, r]][:, None]  # ρ(v) + ε(t⁻¹r)
-        s = (q*(key + rho)).sum(-1)*layer.in_channels**-.5
-        return weighted(s.exp().flatten(1), v.expand(-1, len(H), -1, -1).flatten(1, 2))
-    return pair
-
-# %% ../nbs/3_papers/25_one_frame.ipynb #00000239
-def removed_field(
-    layer:AttentiveGroupConv2d, # full attention
-    f:Tensor,                   # feature map on G, `(b, i, |H|, h, w)`
-)->Tensor:                      # `(b, o·i·|H|, |H|, h, w)`
-    """P1's α⁻ as seen from each target: entry r is for sources in the pose hr.
-
-    Parameters
-    ----------
-    layer : AttentiveGroupConv2d
-        full attention
-    f : Tensor
-        feature map on G, `(b, i, |H|, h, w)`
-
-    Returns
-    -------
-    Tensor
-        `(b, o·i·|H|, |H|, h, w)`
-    """
-    H, h = layer.group, torch.arange(len(layer.group))[:, None]
-    channel, spatial = layer.factors(f)
-    if channel is None or spatial is None: raise ValueError("expected attend='full'")
-    return torch.einsum('boihr,bohryx->boirhyx', channel[..., h, H.mul],
-                        spatial[:, :, h, H.mul]).flatten(1, 3)
-
-def attentive_pair(
-    layer:AttentiveGroupConv2d, # full attention
-)->Pair:                        # of f and `removed_field` side by side
-    """H̃ of attentive group convolution (P1, Eq. 14).
-
-    Parameters
-    ----------
-    layer : AttentiveGroupConv2d
-        full attention
-
-    Returns
-    -------
-    Pair
-        of f and `removed_field` side by side
-    """
-    shape = layer.out_channels, layer.in_channels, len(layer.group)
-    def pair(n:Affine, a:Tensor, b:Tensor|None)->Tensor|int:
-        if b is None: return 0
-        i, j = entry(n, layer.kernel_size)
-        kept = 1 - a[:, shape[1]:].unflatten(1, shape)[..., n[1]]
-        W, source = layer.weight[:, :, n[1], i, j], b[:, :shape[1]]
-        return torch.einsum('oi,boi,bi->bo', W, kept, source)
-    return pair

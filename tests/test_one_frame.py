@@ -5,25 +5,17 @@ import pytest
 import torch
 
 from eqtutor.dependence import dependence
-from eqtutor.equivariance import perturb_
+from eqtutor.equivariance import equivariance_error, perturb_
 from eqtutor.nn.affine import GroupAffineSelfConv2d, GroupSimpleAffineSelfConv2d
 from eqtutor.nn.attention import StandAloneSelfAttention2d
+from eqtutor.nn.attentive import AttentiveGroupConv2d
 from eqtutor.nn.convolution import LiftingConv2d
 from eqtutor.nn.e4 import E4Conv2d
 from eqtutor.nn.gates import ChannelAttention, SpatialAttention, SqueezeExcitation
 from eqtutor.nn.self_attention import LiftingSelfAttention2d
-from eqtutor.one_frame import (
-    affine_pair,
-    aggregate,
-    entry,
-    normalise,
-    patches,
-    poses,
-    sasa_pair,
-    square,
-    weighted,
-)
+from eqtutor.one_frame import aggregate, entry, normalise, square, weighted
 from eqtutor.papers.benchmarks.one_frame import LAYERS, alone, input_shape
+from eqtutor.papers.pairs import looped_affine, looped_sasa, removed_field
 
 E = [((0, 0), 0)]   # the neutral element alone
 
@@ -51,7 +43,7 @@ def test_left_neighbour_of_pose_0():
     ((1, 1, 8, 3, 3), 'C8', E, 'between pixels'),
     ((2, 3, 4, 2, 3), 'p4', [], 'neighbourhood is empty'),
     ((2, 3, 4, 2, 3), 'p4', [((.5, 0), 0)], r'\(\(0.5, 0\), 0\) is no element of G.*whole'),
-    ((2, 3, 4, 2, 3), 'p4', [((0, 0), 4)], r'a pose b in 0\.\.3')])
+    ((2, 3, 4, 2, 3), 'p4', [((0, 0), 4)], r'a pose r in 0\.\.3')])
 def test_wrong_input_is_named(shape, group, neighbourhood, words):
     with pytest.raises(ValueError, match=words):
         aggregate(torch.zeros(shape), source, group, neighbourhood)
@@ -101,26 +93,22 @@ def sasa():
     torch.manual_seed(0)
     return perturb_(StandAloneSelfAttention2d(3, 8, 3, heads=2), 1.).double()
 
-def slow_sasa(layer, f):
-    y = normalise(aggregate(f, sasa_pair(layer), 'Z2', square(3)), layer.heads)
-    return layer.out(y[:, :, 0])[:, :, None]
-
 def test_three_borders_of_attention_differ_at_the_rim_alone(sasa):
     "Masked; keys and values zero; continued with zero features."
     f, borders = double(1, 3, 1, 5, 6), []
     for boundary in ('mask', 'zero'):
         sasa.boundary = boundary
-        borders.append(slow_sasa(sasa, f))
+        borders.append(looped_sasa(sasa, f))
         close(borders[-1], sasa(f))
     sasa.boundary = 'mask'
-    borders.append(slow_sasa(sasa, torch.nn.functional.pad(f, (1,)*4))[..., 1:-1, 1:-1])
+    borders.append(looped_sasa(sasa, torch.nn.functional.pad(f, (1,)*4))[..., 1:-1, 1:-1])
     for a, b in combinations(borders, 2):
         apart = (a - b).abs().amax((0, 1, 2))
         assert apart[1:-1, 1:-1].max() < 1e-12 and apart[0].min() > 1e-6
 
 def test_the_loop_overflows_where_the_layer_does_not(sasa):
     f = 4000*double(1, 3, 1, 3, 3)
-    assert slow_sasa(sasa, f).isnan().any() and sasa(f).isfinite().all()
+    assert looped_sasa(sasa, f).isnan().any() and sasa(f).isfinite().all()
 
 @pytest.mark.parametrize('boundary', ['mask', 'zero'])
 @pytest.mark.parametrize('cls', [GroupSimpleAffineSelfConv2d, GroupAffineSelfConv2d])
@@ -129,8 +117,19 @@ def test_affine_self_convolution_is_in_the_frame(cls, boundary, group):
     torch.manual_seed(0)
     layer = perturb_(cls(3, 4, 3, group, heads=2, boundary=boundary)).double()
     f = double(2, 3, len(layer.group), 2, 3)/2
-    sums = aggregate(patches(f, group, poses(group)), affine_pair(layer), group, square(3))
-    close(layer.out(normalise(sums, 2)), layer(f))
+    close(looped_affine(layer, f), layer(f))
+
+def test_removed_weights_are_no_feature_map_where_poses_are_counted_as_the_picture_does():
+    torch.manual_seed(0)
+    layer = AttentiveGroupConv2d(2, 3, 3, 'p4m', padding='same', bias=False, attention_kernel=3)
+    layer, f, H = perturb_(layer).double(), double(1, 2, 8, 2, 3), layer.group
+    def absolute(f):
+        "Entry c is for sources in the pose c, and not hc."
+        seen = removed_field(layer, f).unflatten(1, (-1, len(H)))    # (b, oi, r, h, y, x)
+        seen = [seen[:, :, H.mul[H.inv[h]], h] for h in H.elements]
+        return torch.stack(seen, 3).flatten(1, 2)
+    assert max(equivariance_error(lambda f: removed_field(layer, f), f, 'p4m')) < 1e-12
+    assert max(equivariance_error(absolute, f, 'p4m')) > .01
 
 @pytest.mark.parametrize('group', ['p4', 'p4m'])
 def test_lifting_convolution_is_in_the_frame(group):
