@@ -89,7 +89,7 @@ def e4_net(
 def e4_net_large(
     **kwargs, # as for `E4Net`
 )->E4Net:
-    """E4-Net (Large): 24 channels, twelve slices, reduction 2.
+    """E4-Net (Large) by the released README: 24 channels, twelve slices, reduction 2.
 
     Parameters
     ----------
