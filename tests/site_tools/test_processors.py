@@ -102,9 +102,12 @@ def test_an_exercise_holds_its_hints_its_solution_and_its_check():
     assert framed_page(task, proof).endswith('<!-- solution 2.2 -->\n\n:::::')
 
 
+LINKS = 'Open this: [in Colab](C)'
+
+
 def headed(path, *texts):
     "The page's cells once it has a head, beginning with the links that open it."
-    cells = [cell('raw', '---'), cell('markdown', 'Open this: [in Colab](C)'), *(cell('markdown', t) for t in texts)]
+    cells = [cell('raw', '---'), cell('markdown', LINKS), *(cell('markdown', t) for t in texts)]
     nb = SimpleNamespace(path_=f'nbs/{path}', cells=cells)
     PageHead(nb).begin()
     return [c.source for c in nb.cells[1:]]
@@ -123,13 +126,13 @@ def test_head_of_a_page_has_a_row_for_each_label_and_takes_nothing_else_in():
 
 
 def test_minutes_behind_what_one_needs_have_a_row_of_their_own():
-    head, = headed('6_reference/90_notation.ipynb', '**You need** nothing. · **read 5 minutes**')[:1]
+    head = headed('6_reference/90_a.ipynb', '**You need** nothing. · **read 5 minutes**')[0]
     assert '[You need]{.label}\n\nnothing\n' in head
     assert '[Time]{.label}\n\nread 5 minutes\n' in head and 'will' not in head
 
 
 def test_map_has_no_head_and_ends_with_the_links():
-    assert headed('index.ipynb', '**Time** flies.') == ['**Time** flies.', 'Open this: [in Colab](C)']
+    assert headed('index.ipynb', '**Time** flies.') == ['**Time** flies.', LINKS]
 
 
 # --- search
