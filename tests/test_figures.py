@@ -64,11 +64,22 @@ def nearest(colours, eye):
     return min(np.linalg.norm(a - b) for a, b in combinations(seen, 2))
 
 
-def test_the_ink_is_read_on_the_grounds_that_the_pages_put_under_figures():
-    grounds = re.findall(r'--figure-paper: (#\w+);', STYLES)
-    assert {to_hex(g) for g in grounds} == {'#ffffff', '#000000'}
-    assert all(contrast(plot.INK, ground) >= 4.5 for ground in grounds)
-    assert all(contrast(c, ground) >= 3 for c in plot.POSES for ground in grounds)
+def at_night(
+    colour, # hexadecimal
+):
+    "A colour of a figure as the dark page shows it, by the curve in `before-body.html`."
+    curve = re.findall(r'tableValues="(.*?)"', (ROOT/'nbs'/'before-body.html').read_text())
+    assert len(curve) == 3 and len({*curve}) == 1
+    values = [float(v) for v in curve[0].split()]
+    return to_hex(np.interp(to_rgb(colour), np.linspace(0, 1, len(values)), values))
+
+
+def test_the_ink_is_read_on_the_light_page_and_on_the_dark_one():
+    light, dark = re.findall(r'--paper: (#\w+);', STYLES)[:2]
+    for ground, shown in (light, to_hex), (dark, at_night):
+        assert contrast(shown(plot.INK), ground) >= 4.5
+        assert all(contrast(shown(pose), ground) >= 3 for pose in plot.POSES)
+    assert contrast(at_night('white'), dark) < 10   # an empty panel is no lamp
 
 
 @pytest.mark.parametrize('eye', EYES)

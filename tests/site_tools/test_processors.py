@@ -102,27 +102,37 @@ def test_an_exercise_holds_its_hints_its_solution_and_its_check():
     assert framed_page(task, proof).endswith('<!-- solution 2.2 -->\n\n:::::')
 
 
+LINKS = 'Open this: [in Colab](C)'
+
+
 def headed(path, *texts):
     "The page's cells once it has a head, beginning with the links that open it."
-    cells = [cell('raw', '---'), cell('markdown', 'OPEN'), *(cell('markdown', t) for t in texts)]
+    cells = [cell('raw', '---'), cell('markdown', LINKS), *(cell('markdown', t) for t in texts)]
     nb = SimpleNamespace(path_=f'nbs/{path}', cells=cells)
     PageHead(nb).begin()
     return [c.source for c in nb.cells[1:]]
 
 
-def test_head_of_a_page_says_where_it_stands_and_takes_nothing_else_in():
+def test_head_of_a_page_has_a_row_for_each_label_and_takes_nothing_else_in():
     text = ('**P9** is a paper.\n\n**You will**\n\n- see;\n\n**You need** 01\n\n**Time** read 9'
             '\n\nIt begins.')
     head, rest = headed('1_foundations/02_actions.ipynb', text)
     assert rest == '**P9** is a paper.\n\nIt begins.'
     lines = head.split('\n')[1:-1]
-    assert [line for line in lines if line] == [
-        '[Foundations · 3 of 7]{.place}', '**You need** 01', '**Time** read 9', '**You will**',
-        '- see;', '[OPEN]{.open-in}']
+    assert [line for line in lines if line and not line.startswith('::::')] == [
+        '[You need]{.label}', '01', '[Time]{.label}', 'read 9',
+        '<details open class="will"><summary>You will</summary>', '- see;', '</details>',
+        '[Open]{.label}', '[in Colab](C)']
+
+
+def test_minutes_behind_what_one_needs_have_a_row_of_their_own():
+    head = headed('6_reference/90_a.ipynb', '**You need** nothing. · **read 5 minutes**')[0]
+    assert '[You need]{.label}\n\nnothing\n' in head
+    assert '[Time]{.label}\n\nread 5 minutes\n' in head and 'will' not in head
 
 
 def test_map_has_no_head_and_ends_with_the_links():
-    assert headed('index.ipynb', '**Time** flies.') == ['**Time** flies.', 'OPEN']
+    assert headed('index.ipynb', '**Time** flies.') == ['**Time** flies.', LINKS]
 
 
 # --- search

@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from eqtutor.tutor.course import chapter_of, course_chapters
+from eqtutor.tutor.course import chapter_of
 from eqtutor.tutor.reading import DRAWN, FOLD, SHOWN, folds_of_text, why_folded
 from eqtutor.tutor.student import cell_mark
 
@@ -59,41 +59,52 @@ class NumberTitle:
 
 # --- the head of a page
 
-PARTS = {'1_foundations': 'Foundations', '2_training': 'Training', '3_papers': 'The papers',
-         '4_course': 'The course', '5_workshop': 'The workshop', '6_reference': 'Reference',
-         '7_sessions': 'Sessions'}
 HEAD_LINES = re.compile(r'\*\*(You will|You need|Time)\*\*')
+MINUTES = re.compile(r'\.? · \*\*((?:read )?\d+ minutes)\*\*$')   # behind what one needs
 
 
 class PageHead:
-    """Makes one block of where a page stands, where it opens, what it needs, asks and gives.
+    """Makes one block of what a page needs, takes and gives, and where it opens, a row for each.
     Runs after `OpenLinks`, whose line it takes in."""
     def __init__(self, nb): self.nb = nb
 
     def begin(self)->None:
         from execnb.nbio import mk_cell
-        cells, place = self.nb.cells, place_of(Path(self.nb.path_))
+        cells = self.nb.cells
         links = cells.pop(1).source
-        if not place:   # the map begins with its picture
+        if not folder_of(self.nb):   # the map begins with its picture
             cells.append(mk_cell(links, 'markdown'))
             return
         heads = [cell for cell in cells[1:4] if cell.cell_type == 'markdown']
-        parts = [part for cell in heads for part in taken_head(cell)]
-        # minutes and prerequisites in the first lines, what one learns below them
-        parts.sort(key=lambda part: not HEAD_LINES.match(part) or part.startswith('**You will'))
-        lines = '\n\n'.join([f'[{place}]{{.place}}', *parts, f'[{links}]{{.open-in}}'])
-        block = f'::::: {{.page-head}}\n{lines}\n:::::'
+        rows = head_rows([part for cell in heads for part in taken_head(cell)])
+        rows.append(head_row('Open', links.partition(': ')[2]))
+        block = '\n\n'.join(['::::: {.page-head}', *rows, ':::::'])
         cells.insert(1, mk_cell(block, 'markdown'))
 
 
-def place_of(
-    path:Path, # of a notebook
+def head_rows(
+    parts:list[str], # paragraphs of a head
+)->list[str]:
+    "A row for each label: what one needs, how long it takes, and, in a fold, what one learns."
+    said = dict[str, str]()
+    for part in parts:
+        if label := HEAD_LINES.match(part): name = label[1]
+        said[name] = f'{said.get(name, "")}\n\n{HEAD_LINES.sub("", part, count=1)}'.strip()
+    if minutes := MINUTES.search(said.get('You need', '')):
+        said['You need'] = MINUTES.sub('', said['You need'])
+        said.setdefault('Time', minutes[1])
+    rows = [head_row(name, said[name]) for name in ('You need', 'Time') if name in said]
+    if 'You will' not in said: return rows
+    return [*rows, f'<details open class="will"><summary>You will</summary>\n\n'
+                   f'{said["You will"]}\n\n</details>']
+
+
+def head_row(
+    label:str,
+    text:str,  # markdown
 )->str:
-    "'Foundations · 5 of 7'; '' for the map."
-    part = next((name for name in path.parts if name in PARTS), '')
-    if not part: return ''
-    names = [p.name for p in course_chapters().values() if p.parent.name == part]
-    return f'{PARTS[part]} · {names.index(path.name) + 1} of {len(names)}'
+    "A label and what is said beside it."
+    return f':::: {{.row}}\n[{label}]{{.label}}\n\n{text}\n::::'
 
 
 def taken_head(
