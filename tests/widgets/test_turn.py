@@ -660,7 +660,7 @@ def test_size_of_a_page_of_three_networks(tmp_path):
     pictures = sum(len(p['data']) for p in widget._spec()['pictures'])
     size = widget.save(tmp_path/'three.html').stat().st_size - pictures
     print(f'{size/1000:.1f} kB without pictures')
-    assert size <= 350_000
+    assert size <= 360_000   # 240 of them are weights; a page may weigh 700
 
 
 # --- Python's side
