@@ -59,7 +59,8 @@ class Comparison:
         apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
         runs = f'{len(self.errors)} run{"s"*(len(self.errors) > 1)}'
         verdict = 'not said' if self.deviations is None else 'yes' if self.agrees else 'no'
-        return f'| {self.label} | {self.printed} | {self.ours} | {runs} | {apart} | {verdict} |'
+        return (f'| {self.label} | {self.printed} | {self.ours} | {runs} | {self.gap:+.2f} '
+                f'| {apart} | {verdict} |')
 
 
 def comparisons(
@@ -94,8 +95,12 @@ def headline(
     "How many rows are run, and which agree with the print, as sentences in markdown."
     of = sum(len(table.rows) for table in chosen_tables([]))
     near = [c.label for c in rows if c.agrees]
-    says = (f'**{len(rows)} of {of} rows** are run by their full recipe. Within {NEAR} deviations '
-            f'of the print: {", ".join(near) or "none"}.')
+    says = f'**{len(rows)} of {of} rows** are run by their full recipe. '
+    gaps = [c.gap for c in rows]
+    if len(rows) > 1 and min(gaps) > 0:
+        says += f'All lie above the print, by {min(gaps):.2f} to {max(gaps):.2f} points; within '
+    else: says += 'Within '
+    says += f'{NEAR} deviations of it: {", ".join(near) or "none"}.'
     if not whole: return says
     close = [c.label for c in whole if c.agrees]
     rows_run = 'one row' if len(whole) == 1 else f'{len(whole)} rows'
@@ -109,8 +114,8 @@ def standing(
     "The state of the reproduction as markdown: a sentence, and a table of what is complete."
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
     says = [headline(rows, whole)]
-    head = ['| network | error %, printed | ours | runs | deviations apart | within 2 |',
-            '|---|---:|---:|---:|---:|---|']
+    head = ['| network | error %, printed | ours | runs | points apart | deviations | within 2 |',
+            '|---|---:|---:|---:|---:|---:|---|']
     if rows: says += ['', *head, *(c.line() for c in rows)]
     if whole:
         says += ['', 'Trained on 12,000 digits, not on the 10,000 that the text of P1 says:',
