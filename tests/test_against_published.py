@@ -242,7 +242,7 @@ def test_their_weights_have_names_of_ours(their_name):
 
 
 QUOTED = {'6_reference/94_audit_attentive': ['p4-CNN', 'α_F-p4-CNN', 'α-p4-CNN'],
-          '3_papers/23b_self_attention_networks': ['Z2_SA', 'R4_SA'],
+          '6_reference/96_audit_self_attention': ['Z2_SA', 'R4_SA'],
           '6_reference/97_audit_e4': ['E4-Net']}
 
 
