@@ -155,7 +155,11 @@ def test_spoilt_page_is_found(window, pages):
 
 def test_links_lead_somewhere(pages):
     files = [*pages.values()]
-    assert dead_links(files, files[0].parents[1]) == {}
+    dead = dead_links(files, files[0].parents[1])
+    # slides are built beside the pages: tests/widgets/test_sessions.py
+    dead = {name: rest for name, links in dead.items()
+            if (rest := [link for link in links if not link.startswith('../slides/')])}
+    assert dead == {}
     own = f'href="{SETTINGS["doc_host"]}'
     assert [file.name for file in files if own in file.read_text(encoding='utf-8')] == []
 
