@@ -188,7 +188,8 @@ def test_the_command_writes_what_it_lists(tmp_path):
 
 
 @pytest.mark.parametrize('words, said', [
-    (['P9', 'out'], f"There is no session 'P9'. There are {', '.join(SESSIONS)}."), (['out'], 'Name a session')])
+    (['P9', 'out'],
+     f"There is no session 'P9'. There are {', '.join(SESSIONS)}."), (['out'], 'Name a session')])
 def test_a_wrong_name_is_explained(words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ['sessions', *words])
