@@ -33,7 +33,7 @@ code { white-space: pre; }
 .card { color: #6c757d; }   /* Bootstrap's, in the dark */
 td, th { padding: .5rem; }
 @media (min-width: 992px) {
-  #quarto-content { grid-template-columns: 220px minmax(0, 812px) 200px; }
+  #quarto-content { grid-template-columns: 220px minmax(0, 758px) 200px; }
   #quarto-sidebar { display: block; }
 }
 '''
@@ -139,7 +139,9 @@ def output_of(output, said, pictures):
     data = output.get('data', {})
     if output['output_type'] == 'error' or 'text/html' in data:   # nbdev_docs would publish both
         raise ValueError(f'an error, or HTML, which needs scripts from elsewhere: {[*data]}')
-    if 'text/markdown' in data: return text_of(data['text/markdown'])
+    if 'text/markdown' in data:
+        kind = raw('<div class="cell-output cell-output-display cell-output-markdown">')
+        return '\n\n'.join([kind, text_of(data['text/markdown']), raw('</div>')])
     if 'image/png' in data: return figure_of(output, said, pictures)
     words = text_of(data.get('text/plain', output.get('text', '')))
     return raw(f'<div class="cell-output"><pre><code>{escape(words)}</code></pre></div>')
