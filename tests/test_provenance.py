@@ -136,7 +136,7 @@ ROWS = {
         ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'ends at 2\.40 ± 0\.01 %{} here'),
-        ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 run \|'),
+        ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
     'nbs/6_reference/94_audit_attentive': [

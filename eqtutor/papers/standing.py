@@ -57,9 +57,8 @@ class Comparison:
     def line(self)->str:
         "As a row of the page's table."
         apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
-        runs = f'{len(self.errors)} run{"s"*(len(self.errors) > 1)}'
         verdict = 'not said' if self.deviations is None else 'yes' if self.agrees else 'no'
-        return (f'| {self.label} | {self.printed} | {self.ours} | {runs} | {self.gap:+.2f} '
+        return (f'| {self.label} | {self.printed} | {self.ours} | {len(self.errors)} | {self.gap:+.2f} '
                 f'| {apart} | {verdict} |')
 
 

@@ -52,7 +52,7 @@ def test_runs_on_all_digits_stand_apart(place):
     write(place, 'p4-cnn', [2.4])
     write(place, 'p4-cnn', [2.1], WHOLE)
     first, second = standing(place).split('Trained on 12,000')
-    assert '2.40 | 1 run' in first and '2.10 | 1 run' in second
+    assert '2.40 | 1 |' in first and '2.10 | 1 |' in second
     assert 'Of one row run on all 12,000 digits' in first and '2 deviations: p4-CNN.' in first
     assert [c.errors for c in comparisons(place, WHOLE)] == [pytest.approx([2.1])]
 
