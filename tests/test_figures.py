@@ -67,11 +67,18 @@ def nearest(colours, eye):
 def at_night(
     colour, # hexadecimal
 ):
-    "A colour of a figure as the dark page shows it, by the curve in `before-body.html`."
-    curve = re.findall(r'tableValues="(.*?)"', (ROOT/'nbs'/'before-body.html').read_text())
-    assert len(curve) == 3 and len({*curve}) == 1
-    values = [float(v) for v in curve[0].split()]
-    return to_hex(np.interp(to_rgb(colour), np.linspace(0, 1, len(values)), values))
+    """A colour of a figure as the dark page shows it, by the filter in `before-body.html`: a curve
+    for what is grey, a line for what is not."""
+    filters = (ROOT/'nbs'/'before-body.html').read_text(encoding='utf-8')
+    [curve], [line] = ({*re.findall(kind, filters)} for kind in (
+        r'tableValues="(.*?)"', r'slope="(.*?)" intercept="(.*?)"'))
+    values, (slope, intercept) = np.array(curve.split(), float), map(float, line)
+    seen = red, green, blue = np.array(to_rgb(colour))
+    far = abs(red - blue) + max(0, green - (red + blue)/2)   # from grey
+    [steep] = {*re.findall(r'(\S+) \1 \1 0 0"', filters)}
+    share = min(1, float(steep)*far)
+    grey = np.interp(seen, np.linspace(0, 1, len(values)), values)
+    return to_hex((1 - share)*grey + share*(slope*seen + intercept))
 
 
 def test_the_ink_is_read_on_the_light_page_and_on_the_dark_one():

@@ -122,7 +122,7 @@ def test_head_of_a_page_has_a_row_for_each_label_and_takes_nothing_else_in():
     assert [line for line in lines if line and not line.startswith('::::')] == [
         '[You need]{.label}', '01', '[Time]{.label}', 'read 9',
         '<details open class="will"><summary>You will</summary>', '- see;', '</details>',
-        '[Open]{.label}', '[in Colab](C)']
+        '[Notebook]{.label}', '[in Colab](C)']
 
 
 def test_minutes_behind_what_one_needs_have_a_row_of_their_own():

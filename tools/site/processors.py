@@ -77,7 +77,7 @@ class PageHead:
             return
         heads = [cell for cell in cells[1:4] if cell.cell_type == 'markdown']
         rows = head_rows([part for cell in heads for part in taken_head(cell)])
-        rows.append(head_row('Open', links.partition(': ')[2]))
+        rows.append(head_row('Notebook', links.partition(': ')[2]))
         block = '\n\n'.join(['::::: {.page-head}', *rows, ':::::'])
         cells.insert(1, mk_cell(block, 'markdown'))
 
