@@ -137,6 +137,8 @@ ROWS = {
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'ends at 2\.40 ± 0\.01 %{} here'),
         ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 \|'),
+        ('alpha-F-p4-cnn-rotmnist-12000/*',
+         r'^\| α_F-p4-CNN \| 1\.795 ± 0\.028 \| 2\.15{} \| 1 \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
     'nbs/6_reference/94_audit_attentive': [

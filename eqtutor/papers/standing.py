@@ -58,8 +58,8 @@ class Comparison:
         "As a row of the page's table."
         apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
         verdict = 'not said' if self.deviations is None else 'yes' if self.agrees else 'no'
-        return (f'| {self.label} | {self.printed} | {self.ours} | {len(self.errors)} | {self.gap:+.2f} '
-                f'| {apart} | {verdict} |')
+        return (f'| {self.label} | {self.printed} | {self.ours} | {len(self.errors)} '
+                f'| {self.gap:+.2f} | {apart} | {verdict} |')
 
 
 def comparisons(
@@ -94,17 +94,18 @@ def headline(
     "How many rows are run, and which agree with the print, as sentences in markdown."
     of = sum(len(table.rows) for table in chosen_tables([]))
     near = [c.label for c in rows if c.agrees]
-    says = f'**{len(rows)} of {of} rows** are run by their full recipe. '
+    says = f"**{len(rows)} of the {of} rows** in the papers' tables were run by their full recipe. "
     gaps = [c.gap for c in rows]
     if len(rows) > 1 and min(gaps) > 0:
-        says += f'All lie above the print, by {min(gaps):.2f} to {max(gaps):.2f} points; within '
+        says += f'All err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points; within '
     else: says += 'Within '
-    says += f'{NEAR} deviations of it: {", ".join(near) or "none"}.'
+    says += f'{NEAR} deviations of the print: {", ".join(near) or "none"}.'
     if not whole: return says
     close = [c.label for c in whole if c.agrees]
-    rows_run = 'one row' if len(whole) == 1 else f'{len(whole)} rows'
-    return (f'{says} Of {rows_run} run on all 12,000 digits, as the published code of P1 is, '
-            f'within {NEAR} deviations: {", ".join(close) or "none"}.')
+    names = ' and '.join(c.label for c in whole)
+    return (f'{says} With all 12,000 digits, as the published code of P1 has it, {names} '
+            f'{"were" if len(whole) > 1 else "was"} run; within {NEAR} deviations: '
+            f'{", ".join(close) or "none"}.')
 
 
 def standing(
@@ -113,7 +114,7 @@ def standing(
     "The state of the reproduction as markdown: a sentence, and a table of what is complete."
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
     says = [headline(rows, whole)]
-    head = ['| network | error %, printed | ours | runs | points apart | deviations | within 2 |',
+    head = ['| network | error %, printed | ours | runs | points apart | deviations | agrees |',
             '|---|---:|---:|---:|---:|---:|---|']
     if rows: says += ['', *head, *(c.line() for c in rows)]
     if whole:

@@ -27,8 +27,8 @@ def place(tmp_path): return Place(tmp_path, tmp_path/'unfinished')
 
 
 def test_nothing_is_claimed_without_runs(place):
-    assert standing(place) == ('**0 of 74 rows** are run by their full recipe. Within 2 deviations '
-                               'of it: none.')
+    assert standing(place) == ("**0 of the 74 rows** in the papers' tables were run by their full "
+                               'recipe. Within 2 deviations of the print: none.')
 
 
 @pytest.mark.parametrize('errors, gap, deviations, agrees', [
@@ -53,14 +53,14 @@ def test_runs_on_all_digits_stand_apart(place):
     write(place, 'p4-cnn', [2.1], WHOLE)
     first, second = standing(place).split('Trained on 12,000')
     assert '2.40 | 1 |' in first and '2.10 | 1 |' in second
-    assert 'Of one row run on all 12,000 digits' in first and '2 deviations: p4-CNN.' in first
+    assert 'has it, p4-CNN was run; within 2 deviations: p4-CNN.' in first
     assert [c.errors for c in comparisons(place, WHOLE)] == [pytest.approx([2.1])]
 
 
 def test_a_common_direction_is_said_if_there_is_one(place):
     write(place, 'p4-cnn', [2.4])
-    assert 'All lie' not in standing(place)
+    assert 'All err' not in standing(place)
     write(place, 'z2-cnn', [6.])
-    assert 'All lie above the print, by 0.35 to 0.97 points; within 2 ' in standing(place)
+    assert 'All err more than printed, by 0.35 to 0.97 points; within 2 ' in standing(place)
     write(place, 'z2-cnn', [5.])
-    assert 'All lie' not in standing(place)
+    assert 'All err' not in standing(place)
