@@ -98,7 +98,7 @@ def demo(
         0, help='Seed of weights, order and angles. The same seed gives the same table '
                 'on the same machine.'),
     epochs:int=typer.Option(
-        10, min=1, help='Passes over the training digits; 10 take about a minute on '
+        10, min=1, help='Passes over the training digits; 10 take one to four minutes on '
                         'two cores.'),
     out:Path=typer.Option(
         Path('eqtutor-demo'),
