@@ -101,11 +101,9 @@ def headline(
     else: says += 'Within '
     says += f'{NEAR} deviations of the print: {", ".join(near) or "none"}.'
     if not whole: return says
-    close = [c.label for c in whole if c.agrees]
-    names = ' and '.join(c.label for c in whole)
-    return (f'{says} With all 12,000 digits, as the published code of P1 has it, {names} '
-            f'{"were" if len(whole) > 1 else "was"} run; within {NEAR} deviations: '
-            f'{", ".join(close) or "none"}.')
+    more = ' and '.join(f'{c.label} ({"" if c.agrees else "not "}within {NEAR} deviations)'
+                        for c in whole)
+    return f'{says} Trained on 12,000 digits, as the published code of P1 has it: {more}.'
 
 
 def standing(
