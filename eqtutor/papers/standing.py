@@ -103,7 +103,7 @@ def headline(
     if not whole: return says
     more = ' and '.join(f'{c.label} ({"" if c.agrees else "not "}within {NEAR} deviations)'
                         for c in whole)
-    return f'{says} Trained on 12,000 digits, as the published code of P1 has it: {more}.'
+    return f'{says} On 12,000 digits, as the published code of P1 trains: {more}.'
 
 
 def standing(

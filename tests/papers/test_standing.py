@@ -53,7 +53,7 @@ def test_runs_on_all_digits_stand_apart(place):
     write(place, 'p4-cnn', [2.1], WHOLE)
     first, second = standing(place).split('Trained on 12,000')
     assert '2.40 | 1 |' in first and '2.10 | 1 |' in second
-    assert 'has it: p4-CNN (within 2 deviations).' in first
+    assert 'trains: p4-CNN (within 2 deviations).' in first
     assert [c.errors for c in comparisons(place, WHOLE)] == [pytest.approx([2.1])]
 
 
