@@ -19,6 +19,13 @@ def test_map_lists_every_chapter_in_order():
         posixpath.basename(name).partition('_')[0] for _, name in rows]
 
 
+def test_cards_count_the_pages_of_their_parts():
+    text = '\n\n'.join(BOOK['index.ipynb'].markdown())
+    cards = re.findall(r'\]\((\d_\w+)/\S+\)\*\* · (\d+) (?:chapters|pages)$', text, re.M)
+    there = [(part.name, str(len([*part.glob('*.ipynb')]))) for part in NBS.glob('[1-9]_*')]
+    assert sorted(cards) == sorted(there)
+
+
 @pytest.mark.parametrize('name', ['index.ipynb', '3_papers/24b_e4_networks.ipynb'])
 def test_page_begins_with_links_that_open_its_notebook(name):
     from nbdev.frontmatter import FrontmatterProc
