@@ -54,12 +54,18 @@ class Comparison:
         "Whether the two are within two deviations."
         return self.deviations is not None and abs(self.deviations) <= NEAR
 
+    @property
+    def verdict(self)->str:
+        "As a word; the deviation of a single run is not known, so that no distance is too large."
+        if self.deviations is None: return 'not said'
+        if self.agrees: return 'yes'
+        return 'no' if len(self.errors) > 1 else 'open'
+
     def line(self)->str:
         "As a row of the page's table."
         apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
-        verdict = 'not said' if self.deviations is None else 'yes' if self.agrees else 'no'
         return (f'| {self.label} | {self.printed} | {self.ours} | {len(self.errors)} '
-                f'| {self.gap:+.2f} | {apart} | {verdict} |')
+                f'| {self.gap:+.2f} | {apart} | {self.verdict} |')
 
 
 def comparisons(
@@ -101,8 +107,7 @@ def headline(
     else: says += 'Within '
     says += f'{NEAR} deviations of the print: {", ".join(near) or "none"}.'
     if not whole: return says
-    more = ' and '.join(f'{c.label} ({"" if c.agrees else "not "}within {NEAR} deviations)'
-                        for c in whole)
+    more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
     return f'{says} On 12,000 digits, as the published code of P1 trains: {more}.'
 
 

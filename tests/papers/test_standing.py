@@ -33,6 +33,7 @@ def test_nothing_is_claimed_without_runs(place):
 
 @pytest.mark.parametrize('errors, gap, deviations, agrees', [
     ([2.10], .052, .052/.045, True),
+    ([2.39, 2.40, 2.41], .352, .352/(.045**2 + .01**2)**.5, False),
     ([2.20], .152, .152/.045, False),
     ([2.0, 2.4], .152, .152/(.045**2 + .08)**.5, True)])   # .08: the variance of these two
 def test_a_row_agrees_within_two_deviations_of_both_sides(place, errors, gap, deviations, agrees):
@@ -40,6 +41,7 @@ def test_a_row_agrees_within_two_deviations_of_both_sides(place, errors, gap, de
     found, = comparisons(place)
     assert found.gap == pytest.approx(gap) and found.deviations == pytest.approx(deviations)
     assert found.agrees is agrees and ('none.' in standing(place)) is not agrees
+    assert found.verdict == ('yes' if agrees else 'no' if len(errors) > 1 else 'open')
 
 
 def test_without_any_deviation_nothing_is_said(place):
@@ -53,7 +55,7 @@ def test_runs_on_all_digits_stand_apart(place):
     write(place, 'p4-cnn', [2.1], WHOLE)
     first, second = standing(place).split('Trained on 12,000')
     assert '2.40 | 1 |' in first and '2.10 | 1 |' in second
-    assert 'trains: p4-CNN (within 2 deviations).' in first
+    assert 'trains: p4-CNN +0.05 points.' in first
     assert [c.errors for c in comparisons(place, WHOLE)] == [pytest.approx([2.1])]
 
 
