@@ -87,7 +87,7 @@ def path_of(
 
 
 # the lesson's line on its paper, without what follows the year; the last line of the page
-PAPER = re.compile(r'^\*\*P\d\*\* is (.*\), [^(]*?\d{4})', re.M)
+PAPER = re.compile(r'^\*\*P\d\*\* is by (.*\), [^(]*?\d{4})', re.M)
 ASK = re.compile(r'^## What a listener can say at the end\s+\*(.*\?)\*$', re.M)
 
 # | minutes | what happens | cell to run | slide |
