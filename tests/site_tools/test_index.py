@@ -87,6 +87,14 @@ def test_statements_are_found_with_their_sections():
     assert exercise.chapter == '01' and exercise.says.endswith('$a + b + c + d$ …')
 
 
+@pytest.mark.parametrize('below, says', [
+    ('> $$x$$', ''), ('>\n> - (a) Let it be so.\n> - (b) Or not.', '(a) Let it be so.'),
+    ('> Let it be so.', 'Let it be so.')])
+def test_a_statement_may_begin_on_the_line_after_its_head(below, says):
+    [found] = statements_of([('markdown', f'> **Definition 1.1 (it).**\n{below}')], '1/01.ipynb')
+    assert found.says == says
+
+
 def test_exercises_are_registered_and_numbers_are_there_once():
     found = read_statements()
     asked = [s.number for s in found if s.kind == 'Exercise']

@@ -61,7 +61,9 @@ def statements_of(
 def as_statement(mark:re.Match, text:str, path:str, anchor:str)->Statement:
     "The statement that begins at a mark."
     kind, number, name = mark[1], mark[2], mark[3] or ''
-    body = unquoted('> ' + text[mark.end():]).partition('\n\n')[0]
+    # what it says may begin on the line after its head
+    begins = '' if mark[0].endswith('\n') else '> '
+    body = unquoted(begins + text[mark.end():]).partition('\n\n')[0]
     terms = terms_of(name, body) if kind == 'Definition' else ()
     return Statement(kind, number, name, first_words(body), path, anchor, terms)
 
@@ -89,7 +91,7 @@ def first_words(
     text:str, # markdown
 )->str:
     "The first sentence, cut at a space outside formulas where it is long."
-    text = plain(' '.join(text.partition('$$')[0].split()))
+    text = plain(' '.join(text.partition('$$')[0].removeprefix('- ').split()))
     said, cut = list[str](), False
     for piece in re.findall(rf'(?:{CODE[1:-1]})\S*|\S+', text):
         cut = sum(map(len, said)) + len(piece) > FIRST_WORDS
