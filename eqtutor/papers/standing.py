@@ -7,20 +7,43 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..files import provenance_mark, with_note
+from ..train.settings import Training
 from .reproduce import Job, Place, progress_of
 from .tables import ResultTable, Row, chosen_tables
 
 SEEDS = 5        # runs of a row that are looked for
 NEAR = 2         # deviations within which a row agrees
 WHOLE = 'rotmnist-12000'   # the digits to validate are trained on as well, as in the published code
+TRAINED_ON = {'rotmnist': '10,000 digits', WHOLE: '12,000 digits'}
+OTHER_RECIPE = 'p4-recipe' # folder of the runs by P4's recipe that no paper's table has
+
+
+class Pair(NamedTuple):
+    "A network with attention and one without, trained by one recipe on the same digits."
+    network:str
+    opponent:str
+    recipe:str           # of `RECIPES`
+    data:str             # of `DATASETS`
+    printed:float|None   # lead of the network in the paper, points
+    apart:str = ''       # folder of the opponent's runs, where it is not that of the tables
+
+
+PAIRS = [
+    Pair('alpha-F-p4-cnn', 'p4-cnn', 'P1 rotMNIST', 'rotmnist', 2.048 - 1.795),
+    Pair('alpha-F-p4-cnn', 'p4-cnn', 'P1 rotMNIST', WHOLE, 2.048 - 1.795),
+    Pair('alpha-F-p4-cnn', 'p4-cnn-big11', 'P1 rotMNIST', 'rotmnist', 1.996 - 1.795),
+    Pair('alpha-RH-p4-cnn', 'p4-cnn', 'P1 rotMNIST', 'rotmnist', 2.048 - 1.980),
+    Pair('p4-e4-net', 'p4-cnn', 'P4 rotMNIST', 'rotmnist', None, OTHER_RECIPE)]
 
 
 @dataclass(frozen=True)
 class Comparison:
     "A row of a paper's table beside our complete runs of it."
     label:str            # the paper's
+    data:str             # of `DATASETS`, on which ours were trained
     printed:str          # per cent
     errors:list[float]   # test errors of our runs, per cent
     mark:str             # of `provenance_mark`
@@ -64,8 +87,9 @@ class Comparison:
     def line(self)->str:
         "As a row of the page's table."
         apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
-        return (f'| {self.label} | {self.printed} | {self.ours} | {len(self.errors)} '
-                f'| {self.gap:+.2f} | {apart} | {self.verdict} |')
+        return (f'| {self.label} | {TRAINED_ON.get(self.data, self.data)} | {self.printed} '
+                f'| {self.ours} | {len(self.errors)} | {self.gap:+.2f} | {apart} '
+                f'| {self.verdict} |')
 
 
 def comparisons(
@@ -76,14 +100,14 @@ def comparisons(
     seen = set()
     for table in chosen_tables([]):
         for row in table.rows:
-            if data is None: found = complete_runs(place, table, row)
-            elif table.data != data.split('-')[0]: continue
-            else: found = complete_runs(place, replace(table, data=data), row)
+            if data and table.data != data.split('-')[0]: continue
+            on = data or table.data
+            found = complete_runs(place, replace(table, data=on), row)
             key = row.label, row.printed
             if not found or key in seen: continue
             seen.add(key)
             errors = [100*(1 - run['test']['accuracy']) for run in found]
-            yield Comparison(row.label, row.printed, errors, provenance_mark(*found))
+            yield Comparison(row.label, on, row.printed, errors, provenance_mark(*found))
 
 
 def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
@@ -91,6 +115,61 @@ def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
     jobs = [Job(table.name, row.label, table.training(row, s)) for s in range(SEEDS)]
     return [json.loads(place.result(job).read_text(encoding='utf-8')) for job in jobs
             if progress_of(job, place).complete]
+
+
+@dataclass(frozen=True)
+class Lead:
+    "Errors of a network with attention beside those of its opponent, per cent."
+    pair:Pair
+    errors:list[float]
+    opposed:list[float]
+    mark:str             # of `provenance_mark`
+
+    @property
+    def points(self)->float:
+        "By how many points the network errs less."
+        return statistics.mean(self.opposed) - statistics.mean(self.errors)
+
+    @property
+    def interval(self)->tuple[float, float]|None:
+        "95 % interval of the lead, by Welch's t-test; None where either has a single run."
+        if min(len(self.errors), len(self.opposed)) < 2: return None
+        from scipy.stats import ttest_ind
+        found = ttest_ind(self.opposed, self.errors, equal_var=False).confidence_interval()
+        return float(found.low), float(found.high)
+
+    @property
+    def verdict(self)->str:
+        "As a word: a lead is seen if its interval has one sign."
+        if self.interval is None: return 'too few runs'
+        low, high = self.interval
+        return 'ahead' if low > 0 else 'behind' if high < 0 else 'not told apart'
+
+    def line(self)->str:
+        "As a row of the page's table."
+        pair, labels = self.pair, {row.network: row.label for table in chosen_tables([])
+                                   for row in table.rows}
+        printed = '–' if pair.printed is None else f'{pair.printed:+.2f}'
+        between = '–' if self.interval is None else '{:+.2f} to {:+.2f}'.format(*self.interval)
+        return (f'| {labels[pair.network]} over {labels[pair.opponent]} | {pair.recipe[:2]} '
+                f'| {TRAINED_ON[pair.data]} | {len(self.errors)} and {len(self.opposed)} '
+                f'| {printed} | {self.points:+.2f}{self.mark} | {between} | {self.verdict} |')
+
+
+def leads(
+    place:Place, # of the results
+)->Iterator[Lead]:
+    "The pairs of which both have a complete run."
+    for pair in PAIRS:
+        aside = replace(place, out=place.out/pair.apart) if pair.apart else place
+        sides = [[json.loads(here.result(job).read_text(encoding='utf-8')) for job in (
+                     Job('', network, Training.read(None, pair.recipe, network=network,
+                                                    data=pair.data, seed=seed))
+                     for seed in range(SEEDS)) if progress_of(job, here).complete]
+                 for network, here in ((pair.network, place), (pair.opponent, aside))]
+        if not all(sides): continue
+        errors, opposed = ([100*(1 - run['test']['accuracy']) for run in runs] for runs in sides)
+        yield Lead(pair, errors, opposed, provenance_mark(*sides[0], *sides[1]))
 
 
 def headline(
@@ -117,10 +196,16 @@ def standing(
     "The state of the reproduction as markdown: a sentence, and a table of what is complete."
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
     says = [headline(rows, whole)]
-    head = ['| network | error %, printed | ours | runs | points apart | deviations | agrees |',
-            '|---|---:|---:|---:|---:|---:|---|']
-    if rows: says += ['', *head, *(c.line() for c in rows)]
-    if whole:
-        says += ['', 'Trained on 12,000 digits, not on the 10,000 that the text of P1 says:',
-                 '', *head, *(c.line() for c in whole)]
+    # a network on all digits stands below itself on those of the text
+    labels = list(dict.fromkeys(c.label for c in (*rows, *whole)))
+    ordered = sorted((*rows, *whole), key=lambda c: labels.index(c.label))
+    if ordered:
+        says += ['', '| network | trained on | error %, printed | ours | runs | points apart '
+                 '| deviations | agrees |', '|---|---:|---:|---:|---:|---:|---:|---|',
+                 *(c.line() for c in ordered)]
+    if found := list(leads(place)):
+        says += ['', 'With attention beside without, by one recipe on the same digits:', '',
+                 '| pair | recipe | trained on | runs | lead printed, points | ours '
+                 "| 95 %, Welch's t | lead |",
+                 '|---|---|---:|---:|---:|---:|---:|---|', *(lead.line() for lead in found)]
     return with_note('\n'.join(says))

@@ -1,12 +1,15 @@
 "Where the reproduction stands is computed from the result files, and says no more than they do."
 import json
+import re
 from dataclasses import asdict
 
 import pytest
+from scipy.stats import t as t_quantile
 
 from eqtutor.papers.reproduce import Job, Place
-from eqtutor.papers.standing import WHOLE, comparisons, standing
+from eqtutor.papers.standing import OTHER_RECIPE, WHOLE, comparisons, leads, standing
 from eqtutor.papers.tables import RESULT_TABLES
+from eqtutor.train.settings import Training
 
 
 def write(place, network, errors, data='rotmnist'):
@@ -50,13 +53,50 @@ def test_without_any_deviation_nothing_is_said(place):
     assert found.deviations is None and not found.agrees and '| – | not said |' in found.line()
 
 
-def test_runs_on_all_digits_stand_apart(place):
+def test_runs_on_all_digits_stand_below_their_row(place):
+    write(place, 'z2-cnn', [6.])
     write(place, 'p4-cnn', [2.4])
+    write(place, 'alpha-F-p4-cnn', [2.3])
     write(place, 'p4-cnn', [2.1], WHOLE)
-    first, second = standing(place).split('Trained on 12,000')
-    assert '2.40 | 1 |' in first and '2.10 | 1 |' in second
-    assert 'trains: p4-CNN +0.05 points.' in first
+    text = standing(place)
+    assert 'trains: p4-CNN +0.05 points.' in text
+    rows = re.findall(r'^\| (\S+) \| (1[02],000) digits .* (\d\.\d\d) \| 1 ', text, re.M)
+    assert rows == [('Z2-CNN', '10,000', '6.00'), ('p4-CNN', '10,000', '2.40'),
+                    ('p4-CNN', '12,000', '2.10'), ('α_F-p4-CNN', '10,000', '2.30')]
     assert [c.errors for c in comparisons(place, WHOLE)] == [pytest.approx([2.1])]
+
+
+@pytest.mark.parametrize('ours, verdict', [
+    ([2.0], 'too few runs'), ([1.99, 2.02], 'ahead'), ([2.8, 2.82], 'behind'),
+    ([2.1, 2.6], 'not told apart')])
+def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
+    plain = [2.38, 2.41]
+    write(place, 'p4-cnn', plain)
+    assert not list(leads(place))
+    write(place, 'alpha-F-p4-cnn', ours)
+    lead, = leads(place)
+    assert lead.points == pytest.approx(sum(plain)/2 - sum(ours)/len(ours))
+    assert lead.verdict == verdict and standing(place).endswith(f'| {verdict} |')
+    if len(ours) > 1:   # Welch's, by its formula
+        variances = [(a - b)**2/4 for a, b in (plain, ours)]
+        spread = sum(variances)**.5
+        freedom = sum(variances)**2/sum(v**2 for v in variances)
+        width = t_quantile.ppf(.975, freedom)*spread
+        assert lead.interval == pytest.approx((lead.points - width, lead.points + width))
+
+
+def test_a_pair_is_of_one_recipe_and_of_the_same_digits(place):
+    write(place, 'p4-cnn', [2.4])
+    write(place, 'alpha-F-p4-cnn', [2.3], WHOLE)
+    write(place, 'p4-e4-net', [1.5])
+    assert not list(leads(place))
+    by_p4 = Training.read(None, 'P4 rotMNIST', network='p4-cnn', data='rotmnist')
+    path = place.out/OTHER_RECIPE/'p4-cnn-rotmnist'/'0.json'
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({'settings': asdict(by_p4), 'commit': '0'*40,
+                                'test': {'accuracy': .98}}))
+    lead, = leads(place)
+    assert lead.points == pytest.approx(.5) and lead.pair.network == 'p4-e4-net'
 
 
 def test_a_common_direction_is_said_if_there_is_one(place):
