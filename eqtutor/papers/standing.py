@@ -15,6 +15,7 @@ from .reproduce import Job, Place, progress_of
 from .tables import ResultTable, Row, chosen_tables
 
 SEEDS = 5        # runs of a row that are looked for
+LATE = 20        # epochs at the end whose mean is taken: single ones jump by 0.1 to 0.2 points
 NEAR = 2         # deviations within which a row agrees
 WHOLE = 'rotmnist-12000'   # the digits to validate are trained on as well, as in the published code
 TRAINED_ON = {'rotmnist': '10,000 digits', WHOLE: '12,000 digits'}
@@ -86,10 +87,8 @@ class Comparison:
 
     def line(self)->str:
         "As a row of the page's table."
-        apart = '–' if self.deviations is None else f'{self.deviations:+.1f}'
         return (f'| {self.label} | {TRAINED_ON.get(self.data, self.data)} | {self.printed} '
-                f'| {self.ours} | {len(self.errors)} | {self.gap:+.2f} | {apart} '
-                f'| {self.verdict} |')
+                f'| {self.ours} | {len(self.errors)} | {self.gap:+.2f} | {self.verdict} |')
 
 
 def comparisons(
@@ -106,8 +105,8 @@ def comparisons(
             key = row.label, row.printed
             if not found or key in seen: continue
             seen.add(key)
-            errors = [100*(1 - run['test']['accuracy']) for run in found]
-            yield Comparison(row.label, on, row.printed, errors, provenance_mark(*found))
+            yield Comparison(row.label, on, row.printed, test_errors(found),
+                             provenance_mark(*found))
 
 
 def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
@@ -124,6 +123,7 @@ class Lead:
     errors:list[float]
     opposed:list[float]
     mark:str             # of `provenance_mark`
+    late:bool=False      # means over the last epochs, on the digits tested after each
 
     @property
     def points(self)->float:
@@ -150,9 +150,10 @@ class Lead:
         pair, labels = self.pair, {row.network: row.label for table in chosen_tables([])
                                    for row in table.rows}
         printed = '–' if pair.printed is None else f'{pair.printed:+.2f}'
+        read = f'{TRAINED_ON[pair.data]}, ' + (f'last {LATE} epochs' if self.late else 'last epoch')
         between = '–' if self.interval is None else '{:+.2f} to {:+.2f}'.format(*self.interval)
         return (f'| {labels[pair.network]} over {labels[pair.opponent]} | {pair.recipe[:2]} '
-                f'| {TRAINED_ON[pair.data]} | {len(self.errors)} and {len(self.opposed)} '
+                f'| {read} | {len(self.errors)} and {len(self.opposed)} '
                 f'| {printed} | {self.points:+.2f}{self.mark} | {between} | {self.verdict} |')
 
 
@@ -168,8 +169,21 @@ def leads(
                      for seed in range(SEEDS)) if progress_of(job, here).complete]
                  for network, here in ((pair.network, place), (pair.opponent, aside))]
         if not all(sides): continue
-        errors, opposed = ([100*(1 - run['test']['accuracy']) for run in runs] for runs in sides)
-        yield Lead(pair, errors, opposed, provenance_mark(*sides[0], *sides[1]))
+        mark = provenance_mark(*sides[0], *sides[1])
+        yield Lead(pair, *(test_errors(runs) for runs in sides), mark)
+        if pair.data == WHOLE:   # what is looked at after each epoch are test digits
+            yield Lead(pair, *(late_errors(runs) for runs in sides), mark, late=True)
+
+
+def test_errors(runs:Sequence[dict])->list[float]:
+    "Of the last epoch, per cent."
+    return [100*(1 - run['test']['accuracy']) for run in runs]
+
+
+def late_errors(runs:Sequence[dict])->list[float]:
+    "Means over the last epochs, per cent, on the digits that are looked at after each."
+    return [100*(1 - statistics.mean(epoch['valid_accuracy'] for epoch in run['history'][-LATE:]))
+            for run in runs]
 
 
 def headline(
@@ -201,11 +215,11 @@ def standing(
     ordered = sorted((*rows, *whole), key=lambda c: labels.index(c.label))
     if ordered:
         says += ['', '| network | trained on | error %, printed | ours | runs | points apart '
-                 '| deviations | agrees |', '|---|---:|---:|---:|---:|---:|---:|---|',
+                 '| agrees |', '|---|---:|---:|---:|---:|---:|---|',
                  *(c.line() for c in ordered)]
     if found := list(leads(place)):
         says += ['', 'With attention beside without, by one recipe on the same digits:', '',
-                 '| pair | recipe | trained on | runs | lead printed, points | ours '
+                 '| pair | recipe | trained on, read at | runs | lead printed, points | ours '
                  "| 95 %, Welch's t | lead |",
-                 '|---|---|---:|---:|---:|---:|---:|---|', *(lead.line() for lead in found)]
+                 '|---|---|---|---:|---:|---:|---:|---|', *(lead.line() for lead in found)]
     return with_note('\n'.join(says))

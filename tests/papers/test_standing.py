@@ -21,7 +21,9 @@ def write(place, network, errors, data='rotmnist'):
         path = path.parent.with_name(f'{network}-{data}')/path.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({'settings': {**asdict(settings), 'data': data},
-                                    'commit': '0'*40, 'test': {'accuracy': 1 - error/100}}))
+                                    'commit': '0'*40, 'test': {'accuracy': 1 - error/100},
+                                    'history': [{'valid_accuracy': epoch/100}
+                                                for epoch in range(seed, seed + 100)]}))
     return row
 
 
@@ -50,7 +52,7 @@ def test_a_row_agrees_within_two_deviations_of_both_sides(place, errors, gap, de
 def test_without_any_deviation_nothing_is_said(place):
     write(place, 'z2-cnn', [5.03])
     found, = comparisons(place)
-    assert found.deviations is None and not found.agrees and '| – | not said |' in found.line()
+    assert found.deviations is None and not found.agrees and '| not said |' in found.line()
 
 
 def test_runs_on_all_digits_stand_below_their_row(place):
@@ -83,6 +85,17 @@ def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
         freedom = sum(variances)**2/sum(v**2 for v in variances)
         width = t_quantile.ppf(.975, freedom)*spread
         assert lead.interval == pytest.approx((lead.points - width, lead.points + width))
+
+
+def test_test_digits_of_the_last_twenty_epochs_are_read_where_they_are_looked_at(place):
+    for network, errors in (('p4-cnn', [2.1]), ('alpha-F-p4-cnn', [2., 2.])):
+        for data in 'rotmnist', WHOLE: write(place, network, errors, data)
+    last, whole, late = leads(place)
+    assert last.points == pytest.approx(whole.points) and not last.late and not whole.late
+    # accuracies go up by one a cent: epochs 80 to 99 are the last, and those of seed 1 are one more
+    assert late.opposed == pytest.approx([100 - 89.5])
+    assert late.errors == pytest.approx([100 - 89.5, 100 - 90.5])
+    assert 'last 20 epochs' in late.line() and 'last epoch |' in whole.line()
 
 
 def test_a_pair_is_of_one_recipe_and_of_the_same_digits(place):
