@@ -78,7 +78,7 @@ QUOTES = {
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
         '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/*', 'equal-time/*/*',
-        'data-efficiency/*/*'],
+        'data-efficiency/*/*', 'p4-recipe/*/*', 'published-weights'],
     'nbs/6_reference/94_audit_attentive': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
         'alpha-F-p4-cnn-rotmnist/*', 'short/alpha-*/*'],
@@ -135,10 +135,10 @@ ROWS = {
     'nbs/4_course/30_results': [
         ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
-        ('p4-cnn-rotmnist/*', r'ends at 2\.40 ± 0\.01 %{} here'),
-        ('p4-cnn-rotmnist-12000/*', r'^\| p4-CNN \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 \|'),
+        ('p4-cnn-rotmnist-12000/*',
+         r'^\| p4-CNN \| 12,000 digits \| 2\.048 ± 0\.045 \| 2\.10{} \| 1 \|'),
         ('alpha-F-p4-cnn-rotmnist-12000/*',
-         r'^\| α_F-p4-CNN \| 1\.795 ± 0\.028 \| 2\.15{} \| 1 \|'),
+         r'^\| α_F-p4-CNN \| 12,000 digits \| 1\.795 ± 0\.028 \| 2\.15{} \| 1 \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
     'nbs/6_reference/94_audit_attentive': [

@@ -14,7 +14,7 @@ from typing import Any
 
 from eqtutor.files import provenance_mark, with_note
 from eqtutor.papers.reproduce import Place
-from eqtutor.papers.standing import WHOLE, comparisons, headline
+from eqtutor.papers.standing import headline
 
 ROOT = Path(__file__).parents[1]
 CHAPTER = ROOT/'nbs'/'4_course'/'30_results.ipynb'
@@ -78,7 +78,7 @@ def renewed(
         if found != 1: raise ValueError(f'expected one table after <!-- {mark} -->, got {found}')
         text = written
     place = Place(ROOT/'results', ROOT/'results'/'unfinished')
-    said = headline([*comparisons(place)], [*comparisons(place, WHOLE)])
+    said = headline(place)
     text, found = re.subn(r'(<!-- standing -->\n).*\n', lambda m: f'{m[1]}{said}\n', text)
     if found != 1: raise ValueError(f'expected one line after <!-- standing -->, got {found}')
     escnn = bench('escnn')

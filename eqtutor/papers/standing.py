@@ -145,14 +145,28 @@ class Lead:
         low, high = self.interval
         return 'ahead' if low > 0 else 'behind' if high < 0 else 'not told apart'
 
+    @property
+    def labels(self)->str:
+        "Of the two networks."
+        named = {row.network: row.label for table in chosen_tables([]) for row in table.rows}
+        return f'{named[self.pair.network]} over {named[self.pair.opponent]}'
+
+    @property
+    def in_words(self)->str:
+        "The lead, how often it was run, and how well it is known."
+        text = (f'{self.points:+.2f} on {TRAINED_ON[self.pair.data]}'
+                f'{f", last {LATE} epochs" if self.late else ""} '
+                f'({len(self.errors)} and {len(self.opposed)} runs, ')
+        if self.interval is None: return f'{text}too few to tell)'
+        return f'{text}95 % {self.interval[0]:+.2f} to {self.interval[1]:+.2f})'
+
     def line(self)->str:
         "As a row of the page's table."
-        pair, labels = self.pair, {row.network: row.label for table in chosen_tables([])
-                                   for row in table.rows}
+        pair = self.pair
         printed = '–' if pair.printed is None else f'{pair.printed:+.2f}'
         read = f'{TRAINED_ON[pair.data]}, ' + (f'last {LATE} epochs' if self.late else 'last epoch')
         between = '–' if self.interval is None else '{:+.2f} to {:+.2f}'.format(*self.interval)
-        return (f'| {labels[pair.network]} over {labels[pair.opponent]} | {pair.recipe[:2]} '
+        return (f'| {self.labels} | {pair.recipe[:2]} '
                 f'| {read} | {len(self.errors)} and {len(self.opposed)} '
                 f'| {printed} | {self.points:+.2f}{self.mark} | {between} | {self.verdict} |')
 
@@ -163,16 +177,17 @@ def leads(
     "The pairs of which both have a complete run."
     for pair in PAIRS:
         aside = replace(place, out=place.out/pair.apart) if pair.apart else place
-        sides = [[json.loads(here.result(job).read_text(encoding='utf-8')) for job in (
-                     Job('', network, Training.read(None, pair.recipe, network=network,
-                                                    data=pair.data, seed=seed))
-                     for seed in range(SEEDS)) if progress_of(job, here).complete]
-                 for network, here in ((pair.network, place), (pair.opponent, aside))]
-        if not all(sides): continue
-        mark = provenance_mark(*sides[0], *sides[1])
-        yield Lead(pair, *(test_errors(runs) for runs in sides), mark)
+        ours, opposed = (
+            [json.loads(here.result(job).read_text(encoding='utf-8')) for job in (
+                 Job('', network, Training.read(None, pair.recipe, network=network,
+                                                data=pair.data, seed=seed))
+                 for seed in range(SEEDS)) if progress_of(job, here).complete]
+            for network, here in ((pair.network, place), (pair.opponent, aside)))
+        if not ours or not opposed: continue
+        mark = provenance_mark(*ours, *opposed)
+        yield Lead(pair, test_errors(ours), test_errors(opposed), mark)
         if pair.data == WHOLE:   # what is looked at after each epoch are test digits
-            yield Lead(pair, *(late_errors(runs) for runs in sides), mark, late=True)
+            yield Lead(pair, late_errors(ours), late_errors(opposed), mark, late=True)
 
 
 def test_errors(runs:Sequence[dict])->list[float]:
@@ -187,10 +202,10 @@ def late_errors(runs:Sequence[dict])->list[float]:
 
 
 def headline(
-    rows:Sequence[Comparison],     # of which a run is complete
-    whole:Sequence[Comparison]=(), # the same, trained on all digits
+    place:Place, # of the results
 )->str:
-    "How many rows are run, and which agree with the print, as sentences in markdown."
+    "How many rows are run, which agree with the print, and what is seen of attention; markdown."
+    rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
     of = sum(len(table.rows) for table in chosen_tables([]))
     near = [c.label for c in rows if c.agrees]
     says = f"**{len(rows)} of the {of} rows** in the papers' tables were run by their full recipe. "
@@ -199,27 +214,46 @@ def headline(
         says += f'All err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points; within '
     else: says += 'Within '
     says += f'{NEAR} deviations of the print: {", ".join(near) or "none"}.'
-    if not whole: return says
-    more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
-    return f'{says} On 12,000 digits, as the published code of P1 trains: {more}.'
+    if whole:
+        more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
+        says += f' On 12,000 digits, as the published code of P1 trains: {more}.'
+    main = [lead for lead in leads(place) if lead.pair[:2] == PAIRS[0][:2]
+            and lead.late == (lead.pair.data == WHOLE)]
+    if main:
+        first = main[0]
+        says += (f' **Attention**: {first.labels}, printed {first.pair.printed:+.2f} points; here '
+                 f'{"; ".join(lead.in_words for lead in main)}.')
+    return says
+
+
+def table_of_rows(
+    place:Place, # of the results
+)->str:
+    "The rows of which a run is complete, as markdown; '' if there are none."
+    # a network on all digits stands below itself on those of the text
+    rows = [*comparisons(place), *comparisons(place, WHOLE)]
+    labels = list(dict.fromkeys(c.label for c in rows))
+    lines = [c.line() for c in sorted(rows, key=lambda c: labels.index(c.label))]
+    head = ['| network | trained on | error %, printed | ours | runs | points apart | agrees |',
+            '|---|---:|---:|---:|---:|---:|---|']
+    return with_note('\n'.join(head + lines)) if lines else ''
+
+
+def table_of_leads(
+    place:Place, # of the results
+)->str:
+    "The pairs of which both have a complete run, as markdown; '' if there are none."
+    lines = [lead.line() for lead in leads(place)]
+    head = ['| pair | recipe | trained on, read at | runs | lead printed, points | ours '
+            "| 95 %, Welch's t | lead |", '|---|---|---|---:|---:|---:|---:|---|']
+    return with_note('\n'.join(head + lines)) if lines else ''
 
 
 def standing(
     place:Place, # of the results
 )->str:
-    "The state of the reproduction as markdown: a sentence, and a table of what is complete."
-    rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
-    says = [headline(rows, whole)]
-    # a network on all digits stands below itself on those of the text
-    labels = list(dict.fromkeys(c.label for c in (*rows, *whole)))
-    ordered = sorted((*rows, *whole), key=lambda c: labels.index(c.label))
-    if ordered:
-        says += ['', '| network | trained on | error %, printed | ours | runs | points apart '
-                 '| agrees |', '|---|---:|---:|---:|---:|---:|---|',
-                 *(c.line() for c in ordered)]
-    if found := list(leads(place)):
-        says += ['', 'With attention beside without, by one recipe on the same digits:', '',
-                 '| pair | recipe | trained on, read at | runs | lead printed, points | ours '
-                 "| 95 %, Welch's t | lead |",
-                 '|---|---|---|---:|---:|---:|---:|---|', *(lead.line() for lead in found)]
-    return with_note('\n'.join(says))
+    "The state of the reproduction as markdown: what is run, which pairs differ, each row."
+    tables = (("With attention beside without, by one recipe on the same digits:",
+               table_of_leads(place)), ('', table_of_rows(place)))
+    return '\n\n'.join([headline(place), *(part for title, table in tables if table
+                                           for part in (title, table) if part)])

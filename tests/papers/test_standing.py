@@ -78,7 +78,7 @@ def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
     write(place, 'alpha-F-p4-cnn', ours)
     lead, = leads(place)
     assert lead.points == pytest.approx(sum(plain)/2 - sum(ours)/len(ours))
-    assert lead.verdict == verdict and standing(place).endswith(f'| {verdict} |')
+    assert lead.verdict == verdict and lead.line().endswith(f'| {verdict} |')
     if len(ours) > 1:   # Welch's, by its formula
         variances = [(a - b)**2/4 for a, b in (plain, ours)]
         spread = sum(variances)**.5
@@ -96,6 +96,11 @@ def test_test_digits_of_the_last_twenty_epochs_are_read_where_they_are_looked_at
     assert late.opposed == pytest.approx([100 - 89.5])
     assert late.errors == pytest.approx([100 - 89.5, 100 - 90.5])
     assert 'last 20 epochs' in late.line() and 'last epoch |' in whole.line()
+    assert ('printed +0.25 points; here +0.10 on 10,000 digits (2 and 1 runs, too few to tell); '
+            '+0.50 on 12,000 digits, last 20 epochs (2 and 1 runs, ') in standing(place)
+    write(place, 'p4-cnn', [2.1, 2.1], WHOLE)
+    assert re.search(r'12,000 digits, last 20 epochs \(2 and 2 runs, 95 % [+-]\d+\.\d\d to ',
+                     standing(place))
 
 
 def test_a_pair_is_of_one_recipe_and_of_the_same_digits(place):
