@@ -221,6 +221,7 @@ PAPERS = {
     'alpha-CH-p4-cnn': p4_cnn(' α channel', ' α channel'),
     'alpha-SP-p4-cnn': p4_cnn(' α 7 ~1', ' α 7 ~1'),
     'alpha-F-p4-cnn': p4_cnn(' α 7 ~4', ' α 7'),
+    'alpha-F-p4-cnn-p1-start': p4_cnn(' α 7 ~4', ' α 7'), 'p4-cnn-p1-start': p4_cnn(),
     'alpha-RH-p4-cnn': p4_cnn(' α rotation', ' α rotation'),
     # P1, Table 2
     **{f'{group}-all-cnn': all_cnn() for group in ('z2', 'p4', 'p4m')},
