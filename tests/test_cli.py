@@ -297,7 +297,7 @@ def test_check_takes_a_network_of_ones_own(tmp_path):
     assert "has no 'no'" in refused('check', f'{tmp_path/"own.py"}:no', *own[1:])
     assert 'expected file.py:make' in refused('check', 'no.py:make', *own[1:])
     said = refused('check', 'p4-cmm')
-    assert said.count('cnn') <= 6 and 'Near are p4-cnn, ' in said and 'lists all 69' in said
+    assert said.count('cnn') <= 6 and 'Near are p4-cnn, ' in said and 'lists all 71' in said
 
 def test_export_writes_what_torch_reads(tmp_path):
     file = tmp_path/'new'/'net.pt2'

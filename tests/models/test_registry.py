@@ -18,7 +18,7 @@ def test_importing_the_package_registers_all_networks():
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, second = map(str.split, done.stdout.splitlines())
-    assert first == second and len(first) == 69 and set(first) >= FAMILIES
+    assert first == second and len(first) == 71 and set(first) >= FAMILIES
 
 
 def test_case_and_dashes_do_not_matter():
@@ -29,7 +29,7 @@ def test_case_and_dashes_do_not_matter():
 
 def test_unknown_name_gets_a_hint_and_the_list():
     with pytest.raises(ValueError, match="did you mean 'p4-all-cnn'"): get_model('p4-alcnn')
-    with pytest.raises(ValueError, match="unknown network 'vgg'.*`eqtutor models` lists all 69"):
+    with pytest.raises(ValueError, match="unknown network 'vgg'.*`eqtutor models` lists all 71"):
         get_model('vgg')
 
 
