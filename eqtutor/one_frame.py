@@ -1,5 +1,5 @@
-"""Convolution and the layers of four papers as sums over pairs: literally, with lists, as a
-quotient, through a field; and a theorem on what one sum cannot say.
+"""What one sum over pairs of a target and a source can say, what it cannot, and four ways out,
+taken by every network and by four papers.
 
 P4: Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin, Efficient
 Equivariant Network, 2021,
