@@ -133,7 +133,7 @@ def dependence(
     at:tuple[Place, ...]=((0, 1), (-1, -1), (1, 0)),
     trials:int=8,    # feature maps to try
 )->Dependence:
-    """Form of a layer and on whom its weights depend, at the middle pixel (25.7, 25.9).
+    """Form of a layer and on whom its weights depend, at the middle pixel (25.5, 25.9).
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Convolution and the layers of four papers as sums over pairs: literally, with lists, as a
-quotient, through a field; and a theorem on what one sum cannot say.
+"""What one sum over pairs of a target and a source can say, what it cannot, and four ways out,
+taken by every network and by four papers.
 
 P4: Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin, Efficient
 Equivariant Network, 2021,
@@ -10,7 +10,7 @@ https://proceedings.neurips.cc/paper/2021/hash/2a79ea27c279e471f4d180b08d62b00a-
 
 # %% auto #0
 __all__ = ['Pair', 'aggregate', 'square', 'entry', 'convolution_pair', 'patches', 'poses',
-           'at_pixel', 'e4_pair', 'normalise', 'weighted']
+           'normalise', 'weighted']
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000003
 from collections.abc import Callable, Iterable
@@ -18,12 +18,11 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .core import check_grid, check_odd
 from .groups import Affine, Group, affine_product, get_group
 from .nn.convolution import GroupConv2d
-from .nn.e4 import E4Conv2d
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #0000000a
 Pair = Callable[[Affine, Tensor, Tensor|None], Tensor|int]
@@ -157,55 +156,6 @@ def poses(
 )->list[Affine]:
     "The neighbourhood of all poses at the same pixel, the own pose first."
     return [((0, 0), t) for t in get_group(group).elements]
-
-def at_pixel(
-    linear:nn.Module, # 1×1, from `(b, c, |H|, h, w)` to `(b, o, |H|, h, w)`
-    patch:Tensor,     # the poses at a pixel, `(b, c·|H|)`, the own pose first
-    group:Group,
-)->Tensor:            # `(b, o, |H|)`, the own pose first
-    """A linear map of the poses at a pixel, read in the order of the target.
-
-    Parameters
-    ----------
-    linear : nn.Module
-        1×1, from `(b, c, |H|, h, w)` to `(b, o, |H|, h, w)`
-    patch : Tensor
-        the poses at a pixel, `(b, c·|H|)`, the own pose first
-    group : Group
-
-    Returns
-    -------
-    Tensor
-        `(b, o, |H|)`, the own pose first
-    """
-    return linear(patch.unflatten(1, (-1, len(group)))[..., None, None])[..., 0, 0]
-
-def e4_pair(
-    layer:E4Conv2d, # as printed: `norm='none'`
-)->Pair:            # of lists X, Y: `patches` of all poses
-    """H̃ of E4 (P4, Eqs 11, 12).
-
-    Parameters
-    ----------
-    layer : E4Conv2d
-        as printed: `norm='none'`
-
-    Returns
-    -------
-    Pair
-        of lists X, Y: `patches` of all poses
-    """
-    W2, bias = layer.generate.weight, layer.generate.bias
-    def pair(n:Affine, X:Tensor, Y:Tensor|None)->Tensor|int:
-        if Y is None: return 0
-        i, j = entry(n, layer.kernel_size)
-        v = i*layer.kernel_size + j
-        # entry 0 is the target's own pose
-        hidden = at_pixel(layer.generate.squeeze, X, layer.group)[..., 0].relu()
-        values = at_pixel(layer.encode, Y, layer.group)[..., 0]
-        K = hidden @ W2[v].T + (0 if bias is None else bias[v])
-        return K.repeat_interleave(values.shape[1]//layer.slices, 1)*values
-    return pair
 
 # %% ../nbs/3_papers/25_one_frame.ipynb #00000024
 def normalise(

@@ -1,4 +1,4 @@
-"""H̃ of SASA, of P2's, P3's and P1's layers, and each layer as the loop of chapter 25 with its H̃.
+"""H̃ of E4, SASA, and P2's, P3's and P1's layers; the last four as the loop of chapter 25.
 
 In P1 the code carries what is removed, α⁻, and the weight that is kept is α = 1 − α⁻.
 """
@@ -6,15 +6,15 @@ In P1 the code carries what is removed, α⁻, and the weight that is kept is α
 import torch
 from torch import Tensor, nn
 
-from ..groups import Affine
+from ..groups import Affine, Group
 from ..nn.affine import AffineLayer
 from ..nn.attention import StandAloneSelfAttention2d
 from ..nn.attentive import AttentiveGroupConv2d
+from ..nn.e4 import E4Conv2d
 from ..nn.self_attention import GroupSelfAttention2d
 from ..one_frame import (
     Pair,
     aggregate,
-    at_pixel,
     entry,
     normalise,
     patches,
@@ -23,6 +23,55 @@ from ..one_frame import (
     weighted,
 )
 
+
+def at_pixel(
+    linear:nn.Module, # 1×1, from `(b, c, |H|, h, w)` to `(b, o, |H|, h, w)`
+    patch:Tensor,     # the poses at a pixel, `(b, c·|H|)`, the own pose first
+    group:Group,
+)->Tensor:            # `(b, o, |H|)`, the own pose first
+    """A linear map of the poses at a pixel, read in the order of the target.
+
+    Parameters
+    ----------
+    linear : nn.Module
+        1×1, from `(b, c, |H|, h, w)` to `(b, o, |H|, h, w)`
+    patch : Tensor
+        the poses at a pixel, `(b, c·|H|)`, the own pose first
+    group : Group
+
+    Returns
+    -------
+    Tensor
+        `(b, o, |H|)`, the own pose first
+    """
+    return linear(patch.unflatten(1, (-1, len(group)))[..., None, None])[..., 0, 0]
+
+def e4_pair(
+    layer:E4Conv2d, # as printed: `norm='none'`
+)->Pair:            # of lists X, Y: `patches` of all poses
+    """H̃ of E4 (P4, Eqs 11, 12).
+
+    Parameters
+    ----------
+    layer : E4Conv2d
+        as printed: `norm='none'`
+
+    Returns
+    -------
+    Pair
+        of lists X, Y: `patches` of all poses
+    """
+    W2, bias = layer.generate.weight, layer.generate.bias
+    def pair(n:Affine, X:Tensor, Y:Tensor|None)->Tensor|int:
+        if Y is None: return 0
+        i, j = entry(n, layer.kernel_size)
+        v = i*layer.kernel_size + j
+        # entry 0 is the target's own pose
+        hidden = at_pixel(layer.generate.squeeze, X, layer.group)[..., 0].relu()
+        values = at_pixel(layer.encode, Y, layer.group)[..., 0]
+        K = hidden @ W2[v].T + (0 if bias is None else bias[v])
+        return K.repeat_interleave(values.shape[1]//layer.slices, 1)*values
+    return pair
 
 def sasa_pair(
     layer:StandAloneSelfAttention2d,

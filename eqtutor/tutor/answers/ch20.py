@@ -115,7 +115,7 @@ OF_ATTENDS = ('False for attention', 'True for the port', 'False for scores divi
 def changes(attend, Q, K, V, new_Q, new_K, new_V):
     return not torch.allclose(attend(Q, K, V), attend(new_Q, new_K, new_V))
 
-def notices(attend, Q, K, V): return changes(attend, Q, K, V, Q.flip(1), K.flip(1), V)
+def notices(layer, Q, K, V): return changes(layer, Q, K, V, Q.flip(1), K.flip(1), V)
 
 def turns_queries_only(attend, Q, K, V): return changes(attend, Q, K, V, Q.flip(1), K, V)
 

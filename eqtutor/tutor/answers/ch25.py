@@ -1,54 +1,51 @@
-"""25 One frame: the sum over pairs as a loop, forms of layers, neighbourhoods from the left."""
+"""25 One frame: three choices of H̃, forms of layers, neighbourhoods from the left."""
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
 from ..exercise import Exercise, Mistake
 from .draws import normal, relabelled
 
-# H̃ is a small network for each n, with the weights of the case
-A_NETWORK_FOR_EACH_N = ('fn(case[0], lambda n, x, y: torch.tanh(case[1][int(n)] @ '
-                        'torch.cat([x, y])), case[2], case[3])')
+# the sum over the sources of one target: their n, their features, and whether they exist
+AT_ONE_TARGET = '''[sum(terms) for terms in zip(*(
+    fn(((int(x), int(y)), 0), case[0], b if inside else None)
+    for (x, y), b, inside in zip(*case[1:])))]'''
 
 
-def features_and_networks(seed):
-    groups = [relabelled(name, seed + i) for i, name in enumerate(('D3', 'p4', 'p4m'))]
-    return [(normal(len(group), 2, seed=seed + 2*i),
-             normal(len(group), 3, 4, seed=seed + 2*i + 1), group, [0, 2, len(group) - 1])
-            for i, group in enumerate(groups)]
+def windows(seed):
+    "A target of two images with its nine sources: all of them, without a row, without a corner."
+    steps = [(x, y) for y in (1, 0, -1) for x in (-1, 0, 1)]
+    without = lambda n: False, lambda n: n[1] == 1, lambda n: n[0] == 1 or n[1] == -1
+    cases = []
+    for i, missing in enumerate(without):
+        b = normal(9, 2, 2 + i, seed=seed + i)
+        cases.append((b[4].clone(), steps, [*b], [not missing(n) for n in steps]))
+    return cases
 
-def summed(f, pair, group, terms):
-    "At each g the sum of H̃ over the terms that belong to it."
-    return torch.stack([sum(pair(*term) for term in terms(g)) for g in group.elements])
+def counted(b): return torch.cat([b, torch.ones_like(b[:, :1])], 1)
 
-def sum_over_pairs(f, pair, group, N):
-    return summed(f, pair, group, lambda g: [(n, f[g], f[group.mul[g, n]]) for n in N])
+def brings(n, a, b):
+    if b is None: return [0, 0, 0]
+    return [(a - b).abs(), counted(b), n[0][0]*b]
 
-def from_the_left(f, pair, group, N):
-    return summed(f, pair, group, lambda g: [(n, f[g], f[group.mul[n, g]]) for n in N])
+def with_terms(contrast=None, mean=None, slope=None):
+    "The right terms, but for those that are given."
+    def terms(n, a, b):
+        if b is None: return [0, 0, 0]
+        return [wrong(n, a, b) if wrong else right
+                for wrong, right in zip((contrast, mean, slope), brings(n, a, b))]
+    return terms
 
-def exchanged(f, pair, group, N):
-    return summed(f, pair, group, lambda g: [(n, f[group.mul[g, n]], f[g]) for n in N])
+signed = with_terms(contrast=lambda n, a, b: a - b)
+squared = with_terms(contrast=lambda n, a, b: (a - b)**2)
+not_counted = with_terms(mean=lambda n, a, b: b)
+divided = with_terms(mean=lambda n, a, b: counted(b/9))
+upwards = with_terms(slope=lambda n, a, b: n[0][1]*b)
+leftwards = with_terms(slope=lambda n, a, b: -n[0][0]*b)
+from_the_target = with_terms(slope=lambda n, a, b: n[0][0]*(b - a))
 
-def absolute(f, pair, group, N):
-    return summed(f, pair, group, lambda g: [(n, f[g], f[n]) for n in N])
+def missing_as_zeros(n, a, b): return brings(n, a, torch.zeros_like(a) if b is None else b)
 
-def told_the_source(f, pair, group, N):
-    return summed(f, pair, group,
-                  lambda g: [(group.mul[g, n], f[g], f[group.mul[g, n]]) for n in N])
-
-def inverse_neighbours(f, pair, group, N):
-    return summed(f, pair, group,
-                  lambda g: [(n, f[g], f[group.mul[g, group.inv[n]]]) for n in N])
-
-def position_in_N(f, pair, group, N):
-    return summed(f, pair, group,
-                  lambda g: [(i, f[g], f[group.mul[g, n]]) for i, n in enumerate(N)])
-
-def numbers_added(f, pair, group, N):
-    return summed(f, pair, group, lambda g: [(n, f[g], f[(g + n) % len(f)]) for n in N])
-
-def over_the_whole_group(f, pair, group, N):
-    return sum_over_pairs(f, pair, group, group.elements)
+def missing_as_the_target(n, a, b): return brings(n, a, a if b is None else b)
 
 
 RIGHT = {'mean times pixel': 'one sum', 'by position': 'one sum',
@@ -82,21 +79,22 @@ def everything(group, n): return list(group.elements)
 
 
 EXERCISES = [
-    Exercise('25.1', 'code', 3, sum_over_pairs, features_and_networks, A_NETWORK_FOR_EACH_N, [
-        Mistake(from_the_left,
-                'Your sources are ng. The neighbourhood is attached on the right: '
-                'group.mul[g, n].'),
-        Mistake(exchanged, 'Target and source are exchanged: H̃ is told n, f(g), f(gn).'),
-        Mistake(absolute,
-                'Your source is n itself, for every target. Seen from g it is gn.'),
-        Mistake(told_the_source,
-                'You tell H̃ the source gn. It must be told n, where the source lies as seen '
-                'from g.'),
-        Mistake(inverse_neighbours, 'Your sources are gn⁻¹; they are gn.'),
-        Mistake(position_in_N, 'You tell H̃ the position of n in the list. It wants n itself.'),
-        Mistake(numbers_added,
-                'You add the numbers of g and n. Their product stands in `group.mul`.'),
-        Mistake(over_the_whole_group, 'You sum over the whole group; the sources are gn, n in N.'),
+    Exercise('25.1', 'code', 3, brings, windows, AT_ONE_TARGET, [
+        Mistake(signed, 'Your contrast adds a − b with its sign, so that brighter and darker '
+                        'neighbours cancel.'),
+        Mistake(squared, 'Your contrast squares the differences. It wants their absolute values.'),
+        Mistake(not_counted, 'The number of the neighbours is missing: each brings a 1, in one '
+                             'more channel at the end.'),
+        Mistake(divided, 'Bring b itself. Nobody can divide before all have been counted.'),
+        Mistake(upwards, 'Your slope goes up. n is ((right, up), r).'),
+        Mistake(leftwards, 'Your slope has the wrong sign: what lies to the right counts for, what '
+                           'lies to the left against.'),
+        Mistake(from_the_target, 'Your slope subtracts a. At an edge, where one side is missing, '
+                                 'that does not cancel; a missing source is to bring 0.'),
+        Mistake(missing_as_zeros, 'A missing source is no source with zeros: it brings nothing to '
+                                  'the contrast, and it does not count.'),
+        Mistake(missing_as_the_target, 'A missing source has no feature, not the feature of the '
+                                       'target. It brings 0 to all three.'),
     ]),
     Exercise('25.2', 'proof', 3),
     Exercise('25.3', 'predict', 3, name='forms', right=RIGHT, mistakes=[
@@ -118,7 +116,7 @@ EXERCISES = [
                 'mean times pixel is Σ f(g)f(gn)/9: each term knows the pixel and *one* '
                 'neighbour.'),
     ]),
-    Exercise('25.4', 'proof', 2),
+    Exercise('25.4', 'proof', 3),
     Exercise('25.5', 'code', 2, unnoticed, groups_and_elements, mistakes=[
         Mistake(itself_alone,
                 'That is right if n commutes with every g. Otherwise gng⁻¹ is another element, and '
