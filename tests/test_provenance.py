@@ -69,7 +69,7 @@ QUOTES = {
     'nbs/3_papers/22_affine': ['affine-slope/*'],
     'nbs/3_papers/22b_affine_networks': ['bench/affine'],
     'nbs/3_papers/23b_self_attention_networks': [
-        'bench/gsa', 'bench/e4', 'equal-time/*', 'equal-time/*/*', 'short/gsa-*/*'],
+        'bench/gsa', 'bench/e4', 'short/gsa-*/*'],
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
