@@ -45,9 +45,11 @@ def an_encoding_a_head(C, n, heads, d):
 
 EXERCISES = [
     Exercise('23b.1', 'predict', 2, name='cheaper_and_growth', right=[4, 8, 4.8], mistakes=[
-        Mistake([12, 16, 4.8], 'The other way round: a cube of single numbers is less than d squares '
-                               'as long as the group is smaller than d.'),
-        Mistake([4, 8, 4.], 'Scores and values grow fourfold, but the attention weights eightfold.'),
+        Mistake([12, 16, 4.8],
+                'The other way round: one cube of single numbers is less than d squares as long as '
+                'the group is smaller than d.'),
+        Mistake([4, 8, 4.],
+                'Scores and values grow fourfold, but the attention weights eightfold.'),
         Mistake([4, 8, 8.], 'Only the attention weights grow eightfold.'),
         Mistake([4, 8, 6.], 'Not the mean of 4 and 8: add up the work of both terms first.'),
     ]),
