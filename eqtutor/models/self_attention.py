@@ -1,5 +1,5 @@
-"""What P3 claims for its networks, what is shown here and by which runs, what is not, and what
-it all costs.
+"""Attention in the place of every convolution: where it wins in P3's table, how its networks are
+built, and what group and window cost.
 
 P3: David W. Romero, Jean-Baptiste Cordonnier, Group Equivariant Stand-Alone Self-Attention For
 Vision, 2021, https://arxiv.org/abs/2010.00977
