@@ -67,9 +67,9 @@ QUOTES = {
         'bench/attentive', 'p4-cnn*-rotmnist/*', 'alpha-*/*', 'equal-time/p4-cnn-*/*',
         'equal-time/alpha-*/*'],
     'nbs/3_papers/22_affine': ['affine-slope/*'],
-    'nbs/3_papers/22b_affine_networks': ['bench/affine', 'affine-starts/*', 'affine-small/*'],
+    'nbs/3_papers/22b_affine_networks': ['bench/affine'],
     'nbs/3_papers/23b_self_attention_networks': [
-        'bench/gsa', 'bench/e4', 'equal-time/*', 'equal-time/*/*', 'short/gsa-*/*'],
+        'bench/gsa', 'bench/e4', 'short/gsa-*/*'],
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
@@ -83,7 +83,7 @@ QUOTES = {
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
         'alpha-F-p4-cnn-rotmnist/*', 'short/alpha-*/*'],
     'nbs/6_reference/96_audit_self_attention': ['bench/published'],
-    'nbs/6_reference/95_audit_affine': ['affine-short/*'],
+    'nbs/6_reference/95_audit_affine': ['affine-short/*', 'affine-starts/*', 'affine-small/*'],
     'nbs/6_reference/97_audit_e4': [
         'bench/e4', 'bench/published', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',
         'p4-recipe/p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
@@ -118,10 +118,10 @@ ROWS = {
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \| 2\.39, 2\.40, 2\.41 \| 2\.40 ± 0\.01{} \|'),
         ('p4-cnn-big11-rotmnist/*', r'^\| BIG11-p4-CNN \| 2\.62 \| 2\.62{} \|')],
     'nbs/3_papers/22b_affine_networks': [
-        ('bench/affine', r'^\| network \|.*\| time of a training step{} \| peak memory{} \|'),
-        ('affine-small/p4-asc-0', r'^\| p4ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
-        ('affine-small/asc-0', r'^\| ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|')],
+        ('bench/affine', r'^\| network \|.*\| time of a training step{} \| peak memory{} \|')],
     'nbs/6_reference/95_audit_affine': [
+        ('affine-small/p4-asc-0', r'^\| p4ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|'),
+        ('affine-small/asc-0', r'^\| ResNet29\+ASC \|[^|†]*{} \|[^|†]*{} \|$'),
         ('affine-short/conv-se-0', r'^\| ResNet29\+SE \|[^|†]*{} \|$')],
     'nbs/3_papers/23b_self_attention_networks': [
         ('bench/gsa', r'^\| network \| multiply-acc.*\| time{} \| peak memory{} \|')],

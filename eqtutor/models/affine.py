@@ -1,5 +1,5 @@
-"""What P2 claims for its networks, what is shown here and by which runs, what is not, and what
-it all costs.
+"""What attention in the place of a convolution saves and costs in the networks of P2, and how
+much of its effect on accuracy is beyond chance.
 
 P2: Nichita Diaconu, Daniel E. Worrall, Affine Self Convolution, 2019,
 https://arxiv.org/abs/1911.07704

@@ -1,5 +1,5 @@
-"""What P3 claims for its networks, what is shown here and by which runs, what is not, and what
-it all costs.
+"""Attention in the place of every convolution: where it wins in P3's table, how its networks are
+built, and what group and window cost.
 
 P3: David W. Romero, Jean-Baptiste Cordonnier, Group Equivariant Stand-Alone Self-Attention For
 Vision, 2021, https://arxiv.org/abs/2010.00977
@@ -42,9 +42,6 @@ class GSABlock(FiltersOfFiveAxes):
         at the end of the attention branch
     crop : int, default 0
         pixels to leave out on each side
-    late_crop : bool, default False
-        after the branch's last norm, as in the released code, not in the attention:
-        other numbers with 'joint', and more work
     **attention
         as for `GroupSelfAttention2d`
     """
@@ -55,18 +52,15 @@ class GSABlock(FiltersOfFiveAxes):
         norm:str='joint',    # 'joint' over (c, |H|, h, w), 'layer' over the channels
         dropout:float=0.,    # at the end of the attention branch
         crop:int=0,          # pixels to leave out on each side
-        # after the branch's last norm, as in the released code, not in the attention:
-        # other numbers with 'joint', and more work
-        late_crop:bool=False,
         **attention,         # as for `GroupSelfAttention2d`
     ):
         super().__init__()
         norm_of, half = NORMS[one_of(norm, *NORMS)], max(out_channels//2, 1)
-        self.crop, self.late_crop = crop, late_crop
+        self.crop = crop
         self.attend = nn.Sequential(
             norm_of(in_channels), nn.SiLU(),
-            GroupSelfAttention2d(in_channels, out_channels, group,
-                                 crop=0 if late_crop else crop, **attention),
+            GroupSelfAttention2d(in_channels, out_channels, group, crop=crop,
+                                 **attention),
             norm_of(out_channels), nn.SiLU(), nn.Dropout(dropout))
         self.shortcut:nn.Module = nn.Identity()
         if in_channels != out_channels:
@@ -77,9 +71,7 @@ class GSABlock(FiltersOfFiveAxes):
 
     def forward(self, f:Tensor)->Tensor:
         n, (h, w) = self.crop, f.shape[-2:]
-        y = self.attend(f)
-        if self.late_crop: y = y[..., n:h - n, n:w - n]
-        y = y + self.shortcut(f[..., n:h - n, n:w - n])
+        y = self.attend(f) + self.shortcut(f[..., n:h - n, n:w - n])
         return y + self.feed(y)
 
 # %% ../../nbs/3_papers/23b_self_attention_networks.ipynb #0000004d
@@ -100,7 +92,7 @@ class GSANet(FiltersOfFiveAxes):
     norm : str, default 'joint'
         of `NORMS`
     late_crop : bool, default False
-        as for `GSABlock`
+        crop behind the attention branch's norm
     ends : bool, default False
         norm and Swish after every block
     dropout : Sequence[float], default (0.0, 0.0)
@@ -118,7 +110,7 @@ class GSANet(FiltersOfFiveAxes):
         classes:int=10,
         in_channels:int=1,
         norm:str='joint',                  # of `NORMS`
-        late_crop:bool=False,              # as for `GSABlock`
+        late_crop:bool=False,              # crop behind the attention branch's norm
         ends:bool=False,                   # norm and Swish after every block
         dropout:Sequence[float]=(0., 0.),  # of the image, and of each block
         **attention,                       # as for `GroupSelfAttention2d`
@@ -132,12 +124,12 @@ class GSANet(FiltersOfFiveAxes):
         layers:OrderedDict[str, nn.Module] = OrderedDict(
             dropout=nn.Dropout(dropout[0]), lift=lift, norm=norm_of(stem),
             swish=nn.SiLU())
-        channels = stem
+        channels, block = stem, _LateCropBlock if late_crop else GSABlock
         for s, stage in enumerate(widths):
             for i, width in enumerate(stage):
                 n = crops[s][i] if crops else 0
-                layers[f'block{s}_{i}'] = GSABlock(
-                    channels, width, group, norm, dropout[1], n, late_crop, **options)
+                layers[f'block{s}_{i}'] = block(channels, width, group, norm,
+                                                dropout[1], crop=n, **options)
                 channels = width
                 if not ends: continue
                 layers |= {f'norm{s}_{i}': norm_of(width), f'swish{s}_{i}': nn.SiLU()}
@@ -146,6 +138,19 @@ class GSANet(FiltersOfFiveAxes):
         self.layers = nn.Sequential(layers)
 
     def forward(self, x:Tensor)->Tensor: return self.layers(x).amax(2).mean((2, 3))
+
+# %% ../../nbs/3_papers/23b_self_attention_networks.ipynb #23blate
+class _LateCropBlock(GSABlock):
+    "Crops behind the branch's last norm, as released: other numbers with 'joint'."
+    def __init__(self, *args:Any, crop:int=0, **kwargs:Any):
+        super().__init__(*args, **kwargs)
+        self.crop = crop
+
+    def forward(self, f:Tensor)->Tensor:
+        n, (h, w) = self.crop, f.shape[-2:]
+        y, f = (part[..., n:h - n, n:w - n] for part in (self.attend(f), f))
+        y = y + self.shortcut(f)
+        return y + self.feed(y)
 
 # %% ../../nbs/3_papers/23b_self_attention_networks.ipynb #0000004e
 def gsa_cifar10(

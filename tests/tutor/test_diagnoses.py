@@ -138,10 +138,10 @@ NATURAL = [
     # numbers
     ('2.4', changed('2.4', lambda b: not b), 'True and False are exchanged'),
     ('1.4', lambda n, m: 1, 'the same answer to all cases, 1'),
-    ('22b.3', lambda s, g: 8*(s/g)**2, 'take the next larger whole number'),
+    ('23b.2', lambda *c: right('23b.2')(*c) - .6, 'take the next larger whole number'),
     ('11.2', lambda *c: 2*right('11.2')(*c), 'is 2 times the right one'),
     ('11.2', lambda *c: right('11.2')(*c)//c[1], 'is 1/`out_channels` times the right one'),
-    ('22b.2', lambda c, n, k: right('22b.2')(c, n, k) - 2*c*k*k, 'too small by 2·`c`·`k`²'),
+    ('22b.1', lambda c, n, k: right('22b.1')(c, n, k) - 2*c*k*k, 'too small by 2·`c`·`k`²'),
     ('14.1', lambda w, n: right('14.1')(w, n)*n, 'is `poses` times the right one'),
     ('1.4', lambda n, m: min(n, m), 'Wherever it is wrong it is too large'),
     ('21b.2', lambda *c: right('21b.2')(*c) + 5*(c[-1] == 'rotation'),

@@ -1,7 +1,5 @@
-"""22b Affine networks: parameters of a layer, seeds needed."""
+"""22b Affine networks: parameters of a layer, and whether two gains differ."""
 # Plain module: edited by hand, no notebook exports it.
-import math
-
 from ..exercise import Exercise, Mistake
 from .draws import dice, one, shuffled, told_apart
 
@@ -28,33 +26,41 @@ def poses_twice(c, n, k): return layer_parameters(c, n, k) + 4*c*c*n*(n - 1)
 def on_the_plane(c, n, k): return layer_parameters(c, 1, k)
 
 
-def scatters(seed):
-    "Deviations and gaps that no rounding takes from one number of seeds to another."
-    def pair(die):
-        deviation = one(range(3, 40), die)/4
-        return deviation, round(deviation*one(range(30, 200), die)/100, 2)
-    def sure(deviation, gap):
-        return all(.02 < n*(deviation/gap)**2 % 1 < .98 for n in (2, 4, 8, 16))
-    def draw(die): return [next(p for p in iter(lambda: pair(die), None) if sure(*p))
-                           for _ in range(4)]
-    return told_apart(draw, seeds_needed, (one_error_is_enough, error_of_one_mean, errors_added,
-                                           rounded_down, root_forgotten), seed)
+# --- gains
 
-def seeds_needed(deviation, gap): return math.ceil(8*(deviation/gap)**2)
+def four_networks(seed):
+    def network(die): return one(range(7000, 9500), die)/100, one(range(10, 90), die)/100
+    def draw(die):
+        return [(*(network(die) for _ in range(4)), one(range(3, 12), die)) for _ in range(4)]
+    return told_apart(draw, gap_of_gaps, GAINS, seed)
 
-def one_error_is_enough(deviation, gap): return math.ceil(2*(deviation/gap)**2)
+def gap_of_gaps(a, b, c, d, n, sign=-1, of=4):
+    variances = [deviation**2 for _, deviation in (a, b, c, d)]
+    return a[0] - b[0] + sign*(c[0] - d[0]), (sum(variances[:of])/n)**.5
 
-def error_of_one_mean(deviation, gap): return math.ceil(4*(deviation/gap)**2)
+def gains_added(a, b, c, d, n): return gap_of_gaps(a, b, c, d, n, sign=1)
 
-def errors_added(deviation, gap): return math.ceil(16*(deviation/gap)**2)
+def first_two_alone(a, b, c, d, n): return gap_of_gaps(a, b, c, d, n, of=2)
 
-def rounded_down(deviation, gap): return seeds_needed(deviation, gap) - 1
+def of_single_runs(a, b, c, d, n): return gap_of_gaps(a, b, c, d, 1)
 
-def root_forgotten(deviation, gap): return math.ceil(4*deviation/gap)
+def root_forgotten(a, b, c, d, n):
+    gap, error = gap_of_gaps(a, b, c, d, n)
+    return gap, error**2
+
+def deviations_added(a, b, c, d, n):
+    return gap_of_gaps(a, b, c, d, n)[0], (a[1] + b[1] + c[1] + d[1])/n**.5
+
+def errors_subtracted(a, b, c, d, n):
+    return (gap_of_gaps(a, b, c, d, n)[0],
+            abs(a[1]**2 + b[1]**2 - c[1]**2 - d[1]**2)**.5/n**.5)
+
+GAINS = (gains_added, first_two_alone, of_single_runs, root_forgotten, deviations_added,
+         errors_subtracted)
 
 
 EXERCISES = [
-    Exercise('22b.2', 'code', 3, layer_parameters, layer_sizes, mistakes=[
+    Exercise('22b.1', 'code', 3, layer_parameters, layer_sizes, mistakes=[
         Mistake(on_the_plane, 'On the plane this is right. On n poses the linear maps and ψ have '
                 'n times as many weights.'),
         Mistake(output_bias_too, 'The output map has no bias.'),
@@ -66,13 +72,14 @@ EXERCISES = [
         Mistake(poses_twice, 'A group convolution is a function of the relative pose: c²n weights '
                 'a map, not c²n².'),
     ]),
-    Exercise('22b.3', 'code', 2, seeds_needed, scatters, mistakes=[
-        Mistake(one_error_is_enough, 'The gap has one error here; it must have two.'),
-        Mistake(error_of_one_mean, 'That is the error of one mean. Both means have one: there is a '
-                'factor √2.'),
-        Mistake(errors_added, 'You add the errors of the two means. Independent errors add in '
-                'squares: √2, not 2.'),
-        Mistake(rounded_down, 'One too few: with these seeds two errors are larger than the gap.'),
-        Mistake(root_forgotten, 'The error falls as the root of n, not as n.'),
+    Exercise('22b.2', 'code', 2, gap_of_gaps, four_networks, mistakes=[
+        Mistake(gains_added, 'Asked is how much the gains differ: take the second from the first.'),
+        Mistake(first_two_alone, 'All four means have an error, not only the first two.'),
+        Mistake(of_single_runs,
+                'That is the deviation of single runs. That of a mean of n is √n times smaller.'),
+        Mistake(root_forgotten, 'That is the variance: the standard error is its root.'),
+        Mistake(deviations_added,
+                'Deviations of independent runs do not add up; their squares do.'),
+        Mistake(errors_subtracted, 'Squares of errors add, also where means are subtracted.'),
     ]),
 ]

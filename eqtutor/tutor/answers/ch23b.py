@@ -1,4 +1,4 @@
-"""23b Self-attention networks: where the parameters sit, and when a kernel has more."""
+"""23b Self-attention networks: what a cube costs, and when a kernel has more parameters."""
 # Plain module: edited by hand, no notebook exports it.
 from ..exercise import Exercise, Mistake
 from .draws import one, told_apart
@@ -44,16 +44,14 @@ def an_encoding_a_head(C, n, heads, d):
 
 
 EXERCISES = [
-    Exercise('23b.1', 'predict', 2, name='where_they_sit', right=[2_658, 38_620, 2_850, 240],
-             mistakes=[
-        Mistake([2_658, 38_600, 2_850, 240], 'Twenty are missing: each of the five attention '
-                                             'layers has a pose vector of 4 numbers.'),
-        Mistake([2_658, 7_724, 570, 240], 'That is one block: there are five.'),
-        Mistake([2_658, 38_620, 2_850, 250], 'The head has no bias.'),
-        Mistake([2_590, 38_620, 2_850, 240], 'Without pose vectors the networks of x and y share '
-                                             'the whole width: each ends in 5 numbers, not in 3.'),
-        Mistake([5_042, 47_820, 2_850, 240], 'All heads share the two networks of x and y: count '
-                                             'them once a layer.'),
+    Exercise('23b.1', 'predict', 2, name='cheaper_and_growth', right=[4, 8, 4.8], mistakes=[
+        Mistake([12, 16, 4.8],
+                'The other way round: one cube of single numbers is less than d squares as long as '
+                'the group is smaller than d.'),
+        Mistake([4, 8, 4.],
+                'Scores and values grow fourfold, but the attention weights eightfold.'),
+        Mistake([4, 8, 8.], 'Only the attention weights grow eightfold.'),
+        Mistake([4, 8, 6.], 'Not the mean of 4 and 8: add up the work of both terms first.'),
     ]),
     Exercise('23b.2', 'code', 2, break_even, layer_sizes, mistakes=[
         Mistake(without_the_group, 'A kernel of a group convolution has n·k² numbers for each '
