@@ -52,5 +52,4 @@ EXERCISES = [
                 'The mirrors of p4m have axes at multiples of 45°, but a mirror is no turn: 45° '
                 'itself is not in the group.'),
     ]),
-    Exercise('13.4', 'proof', 3),
 ]
