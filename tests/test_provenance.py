@@ -62,7 +62,6 @@ def test_commits_that_are_not_marked_are_in_the_repository():
 # --- where numbers are quoted: all files of these names under `results`
 
 QUOTES = {
-    'nbs/2_training/13_networks': ['demo/*'],
     'nbs/3_papers/21b_attentive_networks': [
         'bench/attentive', 'p4-cnn*-rotmnist/*', 'alpha-*/*', 'equal-time/p4-cnn-*/*',
         'equal-time/alpha-*/*'],
@@ -89,7 +88,8 @@ QUOTES = {
         'p4-recipe/p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*', 'short/p4-e4-net-*/*'],
     'nbs/6_reference/98_coming_from': ['bench/beside_escnn']}
 ELSEWHERE = {   # not in a chapter
-    'bench/networks': 'README', 'bench/escnn': 'README', 'beyond-frame': 'chapter 25, no number'}
+    'demo/*': 'README, the figure', 'bench/networks': 'README', 'bench/escnn': 'README',
+    'beyond-frame': 'chapter 25, no number'}
 
 def files_of(patterns): return {p for pattern in patterns for p in RESULTS.glob(f'{pattern}.json')}
 
@@ -112,7 +112,6 @@ def test_chapters_mark_what_they_quote(chapter):
     assert not marked or tables
 
 ROWS = {
-    'nbs/2_training/13_networks': [('demo/*', r'^\| test accuracy in %.*\| any angle{}')],
     'nbs/3_papers/21b_attentive_networks': [
         ('bench/attentive', r'^\| network \|.*\| peak memory{} \|'),
         ('p4-cnn-rotmnist/*', r'^\| p4-CNN \| 2\.39, 2\.40, 2\.41 \| 2\.40 ± 0\.01{} \|'),

@@ -1,5 +1,5 @@
-"""Two networks learn upright digits. The one of equivariant layers then reads turned ones, too;
-its plain twin does not.
+"""The p4-CNN and its plain twin learn upright digits, and then read turned ones: at some angles
+the result is known by proof, at others it is a surprise.
 
 P1: David W. Romero, Erik J. Bekkers, Jakub M. Tomczak, Mark Hoogendoorn, Attentive Group
 Equivariant Convolutional Networks, 2020, https://arxiv.org/abs/2002.03830

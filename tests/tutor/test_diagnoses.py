@@ -117,7 +117,7 @@ NATURAL = [
     ('20.1', changed('20.1', lambda y: (y, 2*y)), 'The answer is the one at place 0'),
     ('13.2', lambda f: f.flatten(3).max(3), 'Its answer, 2 tensors, has shape'),
     # values
-    ('14.1', changed('14.1', torch.zeros_like), '0 everywhere'),
+    ('14.2', changed('14.2', torch.zeros_like), '0 everywhere'),
     ('5.4', changed('5.4', lambda y: -y), 'but for the sign'),
     ('6.3', changed('6.3', lambda y: y/4), '1/4 times the right one'),
     ('22.6', changed('22.6', lambda y: y.flip((1, 2))), 'turned by 180°'),
@@ -142,7 +142,7 @@ NATURAL = [
     ('11.2', lambda *c: 2*right('11.2')(*c), 'is 2 times the right one'),
     ('11.2', lambda *c: right('11.2')(*c)//c[1], 'is 1/`out_channels` times the right one'),
     ('22b.1', lambda c, n, k: right('22b.1')(c, n, k) - 2*c*k*k, 'too small by 2·`c`·`k`²'),
-    ('14.1', lambda w, n: right('14.1')(w, n)*n, 'is `poses` times the right one'),
+    ('14.2', lambda w, n: right('14.2')(w, n)*n, 'is `poses` times the right one'),
     ('1.4', lambda n, m: min(n, m), 'Wherever it is wrong it is too large'),
     ('21b.2', lambda *c: right('21b.2')(*c) + 5*(c[-1] == 'rotation'),
      'and wrong where it is rotation'),
@@ -202,7 +202,7 @@ OTHER_WAYS = [
     ('1.2', changed('1.2', set)), ('1.2', changed('1.2', torch.tensor)),
     ('7.2', changed('7.2', lambda v: {tuple(c) for c in v})), ('11.2', changed('11.2', float)),
     ('2.4', changed('2.4', torch.tensor)), ('5.4', changed('5.4', lambda y: y.tolist())),
-    ('14.1', changed('14.1', torch.Tensor.float)), ('20.1', changed('20.1', list)),
+    ('14.2', changed('14.2', torch.Tensor.float)), ('20.1', changed('20.1', list)),
     ('12.2', changed('12.2', torch.tensor)),
     ('21.1', changed('21.1', lambda y: y.requires_grad_())),
     ('13.2', changed('13.2', torch.Tensor.numpy)), ('6.3', changed('6.3', lambda y: y.cfloat()))]

@@ -26,7 +26,7 @@ def one_axis_left(f): return f.amax(-1).flatten(1)
 
 EXERCISES = [
     Exercise('13.1', 'proof', 3),
-    Exercise('13.2', 'code', 3, pose_scores, features, mistakes=[
+    Exercise('13.2', 'code', 1, pose_scores, features, mistakes=[
         Mistake(pose_forgotten, 'The maximum over axis 2 forgets the pose; keep that axis.'),
         Mistake(poses_before_classes,
                 'Classes and poses are exchanged: digit d in pose q stands at d·|H| + q.'),
@@ -40,16 +40,16 @@ EXERCISES = [
         Mistake(one_axis_left, 'One spatial axis is left: take the maximum over both.'),
     ]),
     Exercise('13.3', 'predict', 2, name='known_angles',
-             right={'C2': [180], 'p4m': [90, 180, 270]}, mistakes=[
-        Mistake({'C2': [90, 180, 270], 'p4m': [90, 180, 270]},
+             right={'C2': [210], 'p4m': [120, 210, 300]}, mistakes=[
+        Mistake({'C2': [120, 210, 300], 'p4m': [120, 210, 300]},
                 'C2 holds one turn besides the identity, the half turn.'),
-        Mistake({'C2': [180], 'p4m': [45, 90, 135, 180, 225, 270, 315]},
+        Mistake({'C2': [210], 'p4m': [60, 120, 150, 210, 240, 300, 330]},
+                'A mirror takes a digit at 30° to its mirror image at 330°. That is another '
+                'picture, which has not been measured.'),
+        Mistake({'C2': [180], 'p4m': [90, 180, 270]},
+                'These are the turns of the groups. Which angles do they make of 30°?'),
+        Mistake({'C2': [210], 'p4m': [75, 120, 165, 210, 255, 300, 345]},
                 'The mirrors of p4m have axes at multiples of 45°, but a mirror is no turn: 45° '
                 'itself is not in the group.'),
-        Mistake({'C2': [180], 'p4m': [180]},
-                'p4m holds all quarter turns, not only the half turn.'),
-        Mistake({'C2': [180, 360], 'p4m': [90, 180, 270, 360]},
-                '360° is the identity; the question stops at 315°.'),
     ]),
-    Exercise('13.4', 'proof', 3),
 ]

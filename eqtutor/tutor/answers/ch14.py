@@ -1,4 +1,4 @@
-"14 Your network: slices of a smaller group in those of a larger one, sizes of a changed ResNet."
+"14 Your network: faults besides the filters, slices of a smaller group in those of a larger one."
 # Plain module: edited by hand, no notebook exports it.
 import torch
 
@@ -41,8 +41,28 @@ def mirrored_copies(weight, poses):
 def poses_first(weight, poses): return start_larger(weight, poses).movedim(2, 1)
 
 
+REPAIRED = {'calls': ['pad', 'add', 'pool'], 'sizes': [27, 31]}
+
 EXERCISES = [
-    Exercise('14.1', 'code', 2, start_larger, filters_of_smaller_groups, mistakes=[
+    Exercise('14.1', 'predict', 3, name='repaired', right=REPAIRED, mistakes=[
+        Mistake(REPAIRED | {'calls': ['pad', 'conv1', 'add', 'conv2', 'pool']},
+                'These are all that the report names. The filters of conv1 and conv2 have been '
+                'converted: which are left?', 2),
+        Mistake(REPAIRED | {'calls': ['pad', 'add']},
+                'One is missing: how many pixels does the pool get of 28, and what does it leave?',
+                2),
+        Mistake(REPAIRED | {'calls': ['pad', 'pool']},
+                'One is missing: does `place` turn when the picture turns?', 2),
+        Mistake(REPAIRED | {'sizes': [25, 27, 29, 31, 33]},
+                'These are the sizes that conv1 takes. The pool has to take what is left: an even '
+                'number.', 1.5),
+        Mistake(REPAIRED | {'sizes': [25, 29, 33]},
+                'Here conv1 leaves an even number, conv2 makes it odd, and the pool refuses it.',
+                1.5),
+        Mistake(REPAIRED | {'sizes': [26, 30, 34]},
+                'conv1 has stride 2 and a window of 3: it takes odd sizes alone.', 1.5),
+    ]),
+    Exercise('14.2', 'code', 2, start_larger, filters_of_smaller_groups, mistakes=[
         Mistake(in_every_coset,
                 'Now a turned pose also reads mirrored ones. Where the difference lies outside of '
                 'the smaller group the slice is zero.'),
@@ -62,20 +82,6 @@ EXERCISES = [
                 'You fill the slices with mirrored filters. The layer mirrors its filter itself, '
                 'for each pose; here the new slices are zero.'),
         Mistake(poses_first, 'The poses stand on axis 2, behind the input channels.'),
-    ]),
-    Exercise('14.2', 'predict', 2, name='sizes_near_224', right=[190, 222, 254], mistakes=[
-        Mistake([193, 225, 257],
-                'These are the sizes of the unchanged network, whose first window is 7×7. A 4×4 '
-                'with padding 1 asks for even sizes.'),
-        Mistake([192, 224, 256],
-                'Behind conv1 an even number of pixels would be left, and the 3×3 max-pool with '
-                'stride 2 and padding 1 asks for an odd one.'),
-        Mistake(list(range(190, 261, 4)),
-                'You stopped at the max-pool. Three 2×2 pools follow: what it leaves must be a '
-                'multiple of 8.'),
-        Mistake([190, 206, 222, 238, 254],
-                'Count the halvings behind the max-pool. It leaves 52 of 206 pixels, which two '
-                'pools halve and the third one cannot.'),
     ]),
     Exercise('14.3', 'proof', 3),
 ]
