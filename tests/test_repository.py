@@ -208,8 +208,9 @@ def command(wheel, tmp_path_factory):
 
 def test_the_command_of_the_wheel_works(command, tmp_path):
     assert 'p4-cnn' in command('models')
-    assert 'test accuracy' in command('demo', '--epochs', '1', '--out', tmp_path/'out')
-    assert {p.name for p in (tmp_path/'out').iterdir()} == {'demo.html', 'demo.png', 'demo.json'}
+    folders = '--out', tmp_path/'results', '--runs', tmp_path/'runs'
+    short = '--network', 'z2-cnn', '--data', 'digits', '--epochs', '1', '--images', '100'
+    assert 'test accuracy' in command('train', *short, *folders)
     command('lab', tmp_path/'course', '--no-open')
     chapter = next((tmp_path/'course').rglob('01_groups.ipynb'))
     assert 'from eqtutor.tutor import check' in chapter.read_text(encoding='utf-8')

@@ -437,7 +437,7 @@ def named(net, near, count):
         if re.search('is exact to|takes no picture|nothing can be', str(error)): return []
         raise
 
-COUNT = 2000 if os.environ.get('EQTUTOR_SLOW') else 100
+COUNT = 2000 if os.environ.get('EQTUTOR_SLOW') else 40
 
 @pytest.mark.parametrize('ten', range(COUNT//10))
 def test_of_random_networks_all_sizes_named_are_exact_and_none_is_missed(ten):

@@ -79,12 +79,14 @@ def test_the_widest_dtype_decides_without_autocast():
     assert window_sum(w.bfloat16(), v, 5).dtype == torch.float32
 
 
-def test_compiled_gradients_are_the_same():
+@pytest.mark.parametrize('backend', ['aot_eager', pytest.param('inductor', marks=pytest.mark.slow)])
+def test_compiled_gradients_are_the_same(backend):
     def loss(w, v, psi, q):
         return window_sum(w, v, 3, psi).square().sum() + window_scores(q, v, 3, psi).square().sum()
     inputs = factors(torch.float32)
     want = torch.autograd.grad(loss(*inputs), inputs)
-    got = torch.autograd.grad(torch.compile(loss, fullgraph=True)(*inputs), inputs)
+    compiled = torch.compile(loss, fullgraph=True, backend=backend)
+    got = torch.autograd.grad(compiled(*inputs), inputs)
     for a, b in zip(got, want): torch.testing.assert_close(a, b)
 
 

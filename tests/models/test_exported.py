@@ -10,7 +10,14 @@ BATCH = ({0: torch.export.Dim('batch')},)
 EXTRA = "ONNX is an extra: pip install 'eqtutor[onnx]'"
 
 
-@pytest.fixture(scope='module', params=[p4_cnn, e4_net], ids=['p4_cnn', 'e4_net'])
+def two_e4_layers():
+    "What the published network begins with: each later layer of it is one of these once more."
+    net = e4_net()
+    net.layers = net.layers[:11]
+    return net
+
+@pytest.fixture(scope='module', ids=['p4_cnn', 'two_e4_layers', 'e4_net'],
+                params=[p4_cnn, two_e4_layers, pytest.param(e4_net, marks=pytest.mark.slow)])
 def exported(request):
     "A network as after training, and its program, traced with two images."
     torch.manual_seed(0)

@@ -164,7 +164,8 @@ def test_autocast():
     assert low.dtype == kernels.dtype == torch.bfloat16
     assert (low - layer(x)).abs().max() < .1*layer(x).abs().max()
 
-def test_compiles_to_one_graph():
+@pytest.mark.parametrize('backend', ['aot_eager', pytest.param('inductor', marks=pytest.mark.slow)])
+def test_compiles_to_one_graph(backend):
     torch.manual_seed(0)
     layer, x = E4Conv2d(4, 4, 3, 'p4m'), torch.randn(2, 4, 8, 6, 6)
     def gradients():
@@ -173,7 +174,7 @@ def test_compiles_to_one_graph():
         layer.zero_grad()
         return grads
     eager = gradients()
-    layer.compile(fullgraph=True)
+    layer.compile(fullgraph=True, backend=backend)
     torch.testing.assert_close(gradients(), eager, rtol=1e-3, atol=1e-4)
 
 def test_exports_with_a_dynamic_batch():

@@ -248,8 +248,8 @@ def test_any_plan_gives_the_same_output(monkeypatch):
 
 EXPORTS = [dict(), dict(window=None, crop=1), dict(encoding='target', positions='split', window=3)]
 
-@both
-@pytest.mark.parametrize('options', EXPORTS)
+@pytest.mark.parametrize('cls, options', [(LiftingSelfAttention2d, EXPORTS[0]),
+                                          *((GroupSelfAttention2d, more) for more in EXPORTS)])
 def test_torch_export_with_a_dynamic_batch(cls, options):
     layer = perturbed(cls, **options)
     shapes, example = ({0: torch.export.Dim('batch')},), inputs(layer, (7, 8))

@@ -21,9 +21,7 @@ from eqtutor.papers.estimate import (
     saved_bytes,
     timed,
 )
-from eqtutor.train import DATASETS, SPLITS, Training, data_root, digits
-
-MNIST = data_root()/'MNIST'/'raw'/'train-images-idx3-ubyte'
+from eqtutor.train import DATASETS, SPLITS, Training, digits
 
 
 def recipe(**options): return Training.read(None, 'P1 rotMNIST', network='p4-cnn', **options)
@@ -54,12 +52,6 @@ def test_images_of_an_epoch_follow_the_settings():
 def test_every_data_set_has_its_number_of_images():
     assert IMAGES.keys() == DATASETS.keys()
     assert IMAGES['digits'] == tuple(len(digits(split)) for split in SPLITS)
-
-
-@pytest.mark.parametrize('name', ['mnist', 'rotmnist', 'rotmnist-12000'])
-def test_number_of_images_is_that_of_the_data(name):
-    if not MNIST.exists(): pytest.skip(f'no {MNIST} (EQTUTOR_DATA names the folder)')
-    assert IMAGES[name] == tuple(len(DATASETS[name](split)) for split in SPLITS)
 
 
 def test_saved_bytes_count_each_storage_once():

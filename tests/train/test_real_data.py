@@ -2,6 +2,7 @@
 import pytest
 import torch
 
+from eqtutor.papers.estimate import IMAGES
 from eqtutor.train import (
     SPLITS,
     cifar10,
@@ -19,7 +20,8 @@ def brightness(data): return data.tensors[0].mean()
 
 def test_mnist_is_one_pool_in_three_parts():
     train, test = mnist('train'), mnist('test')
-    assert (len(train), len(mnist('valid')), len(test)) == (10_000, 2_000, 50_000)
+    sizes = len(train), len(mnist('valid')), len(test)
+    assert sizes == IMAGES['mnist'] == IMAGES['rotmnist'] == (10_000, 2_000, 50_000)
     assert test.tensors[1].bincount().min() > 4_000 and train.tensors[0].mean().abs() < 1e-4
 
 
@@ -34,7 +36,8 @@ def test_turned_digits_have_lost_no_ink_to_speak_of():
 def test_the_12000_are_measured_on_the_test_digits():
     "As in the code that was published with P1 and P4: its `valid` part is the head of `test`."
     larger, seen, same = map(rotated_mnist_12000, SPLITS)
-    assert (len(larger), len(seen), len(same)) == (12_000, 10_000, 50_000)
+    sizes = len(larger), len(seen), len(same)
+    assert sizes == IMAGES['rotmnist-12000'] == (12_000, 10_000, 50_000)
     assert torch.equal(seen.tensors[0], same.tensors[0][:10_000])
     turned = rotated_mnist('test')
     (x, y), (of_test, labels) = same.tensors, turned.tensors   # only their scale differs

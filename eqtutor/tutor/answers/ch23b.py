@@ -1,9 +1,12 @@
 """23b Self-attention networks: what a cube costs, and when a kernel has more parameters."""
 # Plain module: edited by hand, no notebook exports it.
+from functools import cache
+
 from ..exercise import Exercise, Mistake
 from .draws import one, told_apart
 
 
+@cache   # the draws may be many
 def layer_sizes(seed):
     "Sizes that tell all mistakes apart."
     def size(die):

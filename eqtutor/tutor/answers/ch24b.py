@@ -1,10 +1,13 @@
 """24b E4 networks: the layer's cost beside a group convolution's, a larger window's, and what the
 savings buy."""
 # Plain module: edited by hand, no notebook exports it.
+from functools import cache
+
 from ..exercise import Exercise, Mistake
 from .draws import one, shuffled, told_apart
 
 
+@cache   # the draws may be many
 def layer_sizes(seed):
     "Never, twice; a tie at k = 3; and sizes that tell all mistakes apart, in any order."
     def size(die):
