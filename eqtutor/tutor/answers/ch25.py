@@ -5,10 +5,9 @@ import torch
 from ..exercise import Exercise, Mistake
 from .draws import normal, relabelled
 
-# the sum over the sources of one target: their n, their features, and whether they exist
+# the sum over the sources of one target: their n, and their features, None where there is none
 AT_ONE_TARGET = '''[sum(terms) for terms in zip(*(
-    fn(((int(x), int(y)), 0), case[0], b if inside else None)
-    for (x, y), b, inside in zip(*case[1:])))]'''
+    fn(((int(x), int(y)), 0), case[0], b) for (x, y), b in zip(*case[1:])))]'''
 
 
 def windows(seed):
@@ -18,7 +17,8 @@ def windows(seed):
     cases = []
     for i, missing in enumerate(without):
         b = normal(9, 2, 2 + i, seed=seed + i)
-        cases.append((b[4].clone(), steps, [*b], [not missing(n) for n in steps]))
+        sources = [None if missing(n) else feature for n, feature in zip(steps, b)]
+        cases.append((b[4].clone(), steps, sources))
     return cases
 
 def counted(b): return torch.cat([b, torch.ones_like(b[:, :1])], 1)
