@@ -214,6 +214,8 @@ def headline(
         says += f'All err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points; within '
     else: says += 'Within '
     says += f'{NEAR} deviations of the print: {", ".join(near) or "none"}.'
+    if single := sum(c.verdict == 'open' for c in rows):
+        says += f' ({single} of them by a single run, which leaves it open.)'
     if whole:
         more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
         says += f' On 12,000 digits, as the published code of P1 trains: {more}.'
