@@ -78,8 +78,8 @@ def renewed(
         if found != 1: raise ValueError(f'expected one table after <!-- {mark} -->, got {found}')
         text = written
     place = Place(ROOT/'results', ROOT/'results'/'unfinished')
-    said = headline(place)
-    text, found = re.subn(r'(<!-- standing -->\n).*\n', lambda m: f'{m[1]}{said}\n', text)
+    said = with_note(headline(place)) + '\n'
+    text, found = re.subn(r'(<!-- standing -->\n).*\n(\n†.*\n)?', lambda m: m[1] + said, text)
     if found != 1: raise ValueError(f'expected one line after <!-- standing -->, got {found}')
     escnn = bench('escnn')
     ours, theirs = (f'{r["time"]:.2f}' for r in first_rows(escnn)[1:])

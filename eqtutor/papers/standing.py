@@ -140,10 +140,13 @@ class Lead:
 
     @property
     def verdict(self)->str:
-        "As a word: a lead is seen if its interval has one sign."
+        "In words: a lead is seen if its interval has one sign; whether that holds the print, too."
         if self.interval is None: return 'too few runs'
         low, high = self.interval
-        return 'ahead' if low > 0 else 'behind' if high < 0 else 'not told apart'
+        word = 'ahead' if low > 0 else 'behind' if high < 0 else 'not told apart'
+        printed = self.pair.printed
+        if printed is None or low <= printed <= high: return word
+        return f'{word}; the print lies outside'
 
     @property
     def labels(self)->str:
@@ -154,7 +157,7 @@ class Lead:
     @property
     def in_words(self)->str:
         "The lead, how often it was run, and how well it is known."
-        text = (f'{self.points:+.2f} on {TRAINED_ON[self.pair.data]}'
+        text = (f'{self.points:+.2f}{self.mark} on {TRAINED_ON[self.pair.data]}'
                 f'{f", last {LATE} epochs" if self.late else ""} '
                 f'({len(self.errors)} and {len(self.opposed)} runs, ')
         if self.interval is None: return f'{text}too few to tell)'
@@ -207,15 +210,19 @@ def headline(
     "How many rows are run, which agree with the print, and what is seen of attention; markdown."
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
     of = sum(len(table.rows) for table in chosen_tables([]))
-    near = [c.label for c in rows if c.agrees]
-    says = f"**{len(rows)} of the {of} rows** in the papers' tables were run by their full recipe. "
+    says = f"**{len(rows)} of the {of} rows** in the papers' tables were run by their full recipe"
     gaps = [c.gap for c in rows]
     if len(rows) > 1 and min(gaps) > 0:
-        says += f'All err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points; within '
-    else: says += 'Within '
-    says += f'{NEAR} deviations of the print: {", ".join(near) or "none"}.'
-    if single := sum(c.verdict == 'open' for c in rows):
-        says += f' ({single} of them by a single run, which leaves it open.)'
+        says += (f': all err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points '
+                 f'(median {statistics.median(gaps):.2f})')
+    says += '.'
+    decided = [c for c in rows if c.verdict in ('yes', 'no')]
+    if decided:
+        near = ', '.join(c.label for c in decided if c.agrees) or 'none'
+        says += f' Within {NEAR} deviations of the print: {near} of the {len(decided)} that '
+        says += 'can be told'
+        single = sum(c.verdict == 'open' for c in rows)
+        says += f'; single runs, too few to tell: {single}.' if single else '.'
     if whole:
         more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
         says += f' On 12,000 digits, as the published code of P1 trains: {more}.'

@@ -33,7 +33,7 @@ def place(tmp_path): return Place(tmp_path, tmp_path/'unfinished')
 
 def test_nothing_is_claimed_without_runs(place):
     assert standing(place) == ("**0 of the 74 rows** in the papers' tables were run by their full "
-                               'recipe. Within 2 deviations of the print: none.')
+                               'recipe.')
 
 
 @pytest.mark.parametrize('errors, gap, deviations, agrees', [
@@ -45,8 +45,12 @@ def test_a_row_agrees_within_two_deviations_of_both_sides(place, errors, gap, de
     write(place, 'p4-cnn', errors)
     found, = comparisons(place)
     assert found.gap == pytest.approx(gap) and found.deviations == pytest.approx(deviations)
-    assert found.agrees is agrees and ('none.' in standing(place)) is not agrees
+    assert found.agrees is agrees
     assert found.verdict == ('yes' if agrees else 'no' if len(errors) > 1 else 'open')
+    text = standing(place)
+    assert ('print: none of the 1 that can be told.' in text) is (found.verdict == 'no')
+    assert ('print: p4-CNN of the 1 that can be told.' in text) is agrees
+    assert ('can be told' in text) is not (found.verdict == 'open')
 
 
 def test_without_any_deviation_nothing_is_said(place):
@@ -69,8 +73,9 @@ def test_runs_on_all_digits_stand_below_their_row(place):
 
 
 @pytest.mark.parametrize('ours, verdict', [
-    ([2.0], 'too few runs'), ([1.99, 2.02], 'ahead'), ([2.8, 2.82], 'behind'),
-    ([2.1, 2.6], 'not told apart')])
+    ([2.0], 'too few runs'), ([1.99, 2.02], 'ahead; the print lies outside'),
+    ([2.11, 2.13], 'ahead'), ([2.8, 2.82], 'behind; the print lies outside'),
+    ([2.1, 2.6], 'not told apart'), ([2.39, 2.40], 'not told apart; the print lies outside')])
 def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
     plain = [2.38, 2.41]
     write(place, 'p4-cnn', plain)
@@ -119,8 +124,11 @@ def test_a_pair_is_of_one_recipe_and_of_the_same_digits(place):
 
 def test_a_common_direction_is_said_if_there_is_one(place):
     write(place, 'p4-cnn', [2.4])
-    assert 'All err' not in standing(place)
+    assert 'all err' not in standing(place)
     write(place, 'z2-cnn', [6.])
-    assert 'All err more than printed, by 0.35 to 0.97 points; within 2 ' in standing(place)
+    assert 'all err more than printed, by 0.35 to 0.97 points (median 0.66).' in standing(place)
     write(place, 'z2-cnn', [5.])
-    assert 'All err' not in standing(place)
+    assert 'all err' not in standing(place)
+    write(place, 'z2-cnn', [6.])
+    write(place, 'alpha-F-p4-cnn', [2.3, 2.31])
+    assert 'none of the 1 that can be told; single runs, too few to tell: 1.' in standing(place)
