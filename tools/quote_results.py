@@ -79,8 +79,8 @@ def renewed(
         text = written
     place = Place(ROOT/'results', ROOT/'results'/'unfinished')
     said = with_note(headline(place)) + '\n'
-    text, found = re.subn(r'(<!-- standing -->\n).*\n(\n†.*\n)?', lambda m: m[1] + said, text)
-    if found != 1: raise ValueError(f'expected one line after <!-- standing -->, got {found}')
+    text, found = re.subn(r'(<!-- standing -->\n)(- .*\n)+(\n†.*\n)?', lambda m: m[1] + said, text)
+    if found != 1: raise ValueError(f'expected one list after <!-- standing -->, got {found}')
     escnn = bench('escnn')
     ours, theirs = (f'{r["time"]:.2f}' for r in first_rows(escnn)[1:])
     mark = provenance_mark(escnn)

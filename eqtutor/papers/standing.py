@@ -207,10 +207,10 @@ def late_errors(runs:Sequence[dict])->list[float]:
 def headline(
     place:Place, # of the results
 )->str:
-    "How many rows are run, which agree with the print, and what is seen of attention; markdown."
+    "How many rows are run, which agree with the print, and what is seen of attention; a list."
     rows, whole = list(comparisons(place)), list(comparisons(place, WHOLE))
     of = sum(len(table.rows) for table in chosen_tables([]))
-    says = f"**{len(rows)} of the {of} rows** in the papers' tables were run by their full recipe"
+    says = f"- **{len(rows)} of the {of} rows** in the papers' tables were run by their full recipe"
     gaps = [c.gap for c in rows]
     if len(rows) > 1 and min(gaps) > 0:
         says += (f': all err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points '
@@ -219,19 +219,19 @@ def headline(
     decided = [c for c in rows if c.verdict in ('yes', 'no')]
     if decided:
         near = ', '.join(c.label for c in decided if c.agrees) or 'none'
-        says += f' Within {NEAR} deviations of the print: {near} of the {len(decided)} that '
-        says += 'can be told'
+        says += f' Within {NEAR} deviations of the print: {near} of {len(decided)}'
         single = sum(c.verdict == 'open' for c in rows)
-        says += f'; single runs, too few to tell: {single}.' if single else '.'
+        says += f'; another {single} by a single run, too few to tell.' if single else '.'
     if whole:
         more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
-        says += f' On 12,000 digits, as the published code of P1 trains: {more}.'
+        says += (f'\n- On 12,000 digits, as the published code of P1 trains, beside the print: '
+                 f'{more}.')
     main = [lead for lead in leads(place) if lead.pair[:2] == PAIRS[0][:2]
             and lead.late == (lead.pair.data == WHOLE)]
     if main:
         first = main[0]
-        says += (f' **Attention**: {first.labels}, printed {first.pair.printed:+.2f} points; here '
-                 f'{"; ".join(lead.in_words for lead in main)}.')
+        says += (f'\n- **Attention**: {first.labels}, printed lead {first.pair.printed:+.2f} '
+                 f'points; here {"; ".join(lead.in_words for lead in main)}.')
     return says
 
 
