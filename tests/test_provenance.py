@@ -72,7 +72,7 @@ QUOTES = {
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
-        'p4-cnn-big15-rotmnist/*', 'p4-cnn-big19-rotmnist/*'],
+        'p4-cnn-big*-rotmnist/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
