@@ -67,8 +67,7 @@ QUOTES = {
         'equal-time/alpha-*/*'],
     'nbs/3_papers/22_affine': ['affine-slope/*'],
     'nbs/3_papers/22b_affine_networks': ['bench/affine'],
-    'nbs/3_papers/23b_self_attention_networks': [
-        'bench/gsa', 'bench/e4', 'short/gsa-*/*'],
+    'nbs/3_papers/23b_self_attention_networks': ['bench/gsa', 'bench/e4'],
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*',
@@ -81,7 +80,7 @@ QUOTES = {
     'nbs/6_reference/94_audit_attentive': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
         'alpha-F-p4-cnn-rotmnist/*', 'short/alpha-*/*'],
-    'nbs/6_reference/96_audit_self_attention': ['bench/published'],
+    'nbs/6_reference/96_audit_self_attention': ['bench/published', 'short/gsa-*/*'],
     'nbs/6_reference/95_audit_affine': ['affine-short/*', 'affine-starts/*', 'affine-small/*'],
     'nbs/6_reference/97_audit_e4': [
         'bench/e4', 'bench/published', 'data-efficiency/*/*', 'equal-time/*/*', 'p4-cnn-rotmnist/0',

@@ -17,6 +17,8 @@ def no_biases(c, n, k): return layer_parameters(c, n, k) - 3*c
 
 def shift_on_the_group(c, n, k): return layer_parameters(c, n, k) + (n - 1)*c*(2*k*k + 1)
 
+def factor_on_places(c, n, k): return layer_parameters(c, n, k) - (n - 1)*c*(2*k*k + 1)
+
 def query_on_the_window(c, n, k): return layer_parameters(c, n, k) + c*(n + 1)*(k*k - 1)
 
 def three_maps(c, n, k): return layer_parameters(c, n, k) - c*c*n
@@ -66,6 +68,7 @@ EXERCISES = [
         Mistake(output_bias_too, 'The output map has no bias.'),
         Mistake(no_biases, 'Q, K and V have a bias, one number a channel.'),
         Mistake(shift_on_the_group, 'β lives on places alone (Proposition 22.7): no n there.'),
+        Mistake(factor_on_places, 'ψ has a number for each pose: Proposition 22.7 is of β alone.'),
         Mistake(query_on_the_window, 'The query is taken at one pixel: ψ and β of Q have one '
                 'offset.'),
         Mistake(three_maps, 'There are four linear maps: Q, K, V and the output.'),
