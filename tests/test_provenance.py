@@ -136,7 +136,7 @@ ROWS = {
         ('p4-cnn-rotmnist-12000/*',
          r'^\| p4-CNN \| 12,000 digits \| 2\.048 ± 0\.045 \| 2\.20 ± 0\.09{} \| 3 \|'),
         ('alpha-F-p4-cnn-rotmnist-12000/*',
-         r'^\| α_F-p4-CNN \| 12,000 digits \| 1\.795 ± 0\.028 \| 2\.15{} \| 1 \|'),
+         r'^\| α_F-p4-CNN \| 12,000 digits \| 1\.795 ± 0\.028 \| 2\.10 ± 0\.13{} \| 3 \|'),
         ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
     'nbs/6_reference/94_audit_attentive': [
