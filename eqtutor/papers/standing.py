@@ -36,6 +36,8 @@ PAIRS = [
     Pair('alpha-F-p4-cnn', 'p4-cnn', 'P1 rotMNIST', 'rotmnist', 2.048 - 1.795),
     Pair('alpha-F-p4-cnn', 'p4-cnn', 'P1 rotMNIST', WHOLE, 2.048 - 1.795),
     Pair('alpha-F-p4-cnn', 'p4-cnn-big11', 'P1 rotMNIST', 'rotmnist', 1.996 - 1.795),
+    Pair('alpha-F-p4-cnn', 'p4-cnn-big15', 'P1 rotMNIST', 'rotmnist', 1.848 - 1.795),
+    Pair('alpha-F-p4-cnn', 'p4-cnn-big19', 'P1 rotMNIST', 'rotmnist', 1.796 - 1.795),
     Pair('alpha-RH-p4-cnn', 'p4-cnn', 'P1 rotMNIST', 'rotmnist', 2.048 - 1.980),
     Pair('p4-e4-net', 'p4-cnn', 'P4 rotMNIST', 'rotmnist', None, OTHER_RECIPE)]
 
