@@ -63,15 +63,14 @@ def test_commits_that_are_not_marked_are_in_the_repository():
 
 QUOTES = {
     'nbs/3_papers/21b_attentive_networks': [
-        'bench/attentive', 'p4-cnn*-rotmnist/*', 'alpha-*/*', 'equal-time/p4-cnn-*/*',
-        'equal-time/alpha-*/*'],
+        'bench/attentive', 'p4-cnn*-rotmnist/*', 'p4-cnn-rotmnist-12000/*', 'alpha-*/*',
+        'published-weights', 'equal-time/p4-cnn-*/*', 'equal-time/alpha-*/*'],
     'nbs/3_papers/22_affine': ['affine-slope/*'],
     'nbs/3_papers/22b_affine_networks': ['bench/affine'],
     'nbs/3_papers/23b_self_attention_networks': ['bench/gsa', 'bench/e4'],
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
-        'p4-recipe/p4-cnn-rotmnist/*',
-        'p4-cnn-big*-rotmnist/*'],
+        'p4-recipe/p4-cnn-rotmnist/*', 'p4-cnn-big*-rotmnist/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
@@ -79,7 +78,7 @@ QUOTES = {
         'data-efficiency/*/*', 'p4-recipe/*/*', 'published-weights'],
     'nbs/6_reference/94_audit_attentive': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
-        'alpha-F-p4-cnn-rotmnist/*', 'short/alpha-*/*'],
+        'alpha-F-p4-cnn-rotmnist/*', '*-rotmnist-12000/*', 'short/alpha-*/*'],
     'nbs/6_reference/96_audit_self_attention': ['bench/published', 'short/gsa-*/*'],
     'nbs/6_reference/95_audit_affine': ['affine-short/*', 'affine-starts/*', 'affine-small/*'],
     'nbs/6_reference/97_audit_e4': [
