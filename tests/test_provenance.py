@@ -74,8 +74,9 @@ QUOTES = {
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
-        '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/*', 'equal-time/*/*',
+        '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/costs', 'equal-time/*cnn-*/*',
         'data-efficiency/*/*', 'p4-recipe/*/*', 'published-weights'],
+    'nbs/6_reference/99_every_table': ['*-rotmnist/*'],
     'nbs/6_reference/94_audit_attentive': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
         'alpha-F-p4-cnn-rotmnist/*', '*-rotmnist-12000/*', 'short/alpha-*/*'],
@@ -130,14 +131,15 @@ ROWS = {
     'nbs/3_papers/26_beyond_the_grid': [
         ('beyond-accuracy', r'^\| group \| parameters \| test error, ours{} \|.*at 22\.5°{} \|')],
     'nbs/4_course/30_results': [
-        ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),
-        ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
         ('p4-cnn-rotmnist-12000/*',
          r'^\| p4-CNN \| 12,000 digits \| 2\.048 ± 0\.045 \| 2\.20 ± 0\.09{} \| 3 \|'),
         ('alpha-F-p4-cnn-rotmnist-12000/*',
          r'^\| α_F-p4-CNN \| 12,000 digits \| 1\.795 ± 0\.028 \| 2\.10 ± 0\.13{} \| 3 \|'),
-        ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
+    'nbs/6_reference/99_every_table': [
+        ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),
+        ('p4-cnn-rotmnist/*', r'^\| p4-CNN \|.*\| \*\*2\.40 ± 0\.01\*\*{} \|'),
+        ('p4-e4-net-rotmnist/*', r'^\| E⁴-Net \|.*\| \*\*1\.53\*\*{} \|')],
     'nbs/6_reference/94_audit_attentive': [
         ('bench/attentive', r'^\| layer 2 \|.*\| time{} \|'),
         ('published-weights', r'best epoch, on our digits{} \|'),

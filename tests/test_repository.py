@@ -283,11 +283,11 @@ def test_a_student_needs_one_command(wheel, tmp_path):
     call(python.with_name('eqtutor'), 'lab', 'course', '--no-open')
     inside, lone = tmp_path/'course'/'nbs', tmp_path/'lone'
     lone.mkdir()
-    shutil.copy(inside/'4_course'/'30_results.ipynb', lone)   # as Colab opens it
+    shutil.copy(inside/'6_reference'/'99_every_table.ipynb', lone)   # as Colab opens it
     first = inside/'index.ipynb', inside/'1_foundations'/'00_turn_a_digit.ipynb'
-    for notebook in (*first, lone/'30_results.ipynb'):
+    for notebook in (*first, lone/'99_every_table.ipynb'):
         call(python, '-m', 'jupyter', 'nbconvert', '--to', 'html', '--execute', notebook)
         assert notebook.with_suffix('.html').stat().st_size > 1e4
-    assert 'complete' in (lone/'30_results.html').read_text(encoding='utf-8')
+    assert 'complete' in (lone/'99_every_table.html').read_text(encoding='utf-8')
     words = '--no-browser', '--allow-root', '--port=0', '--ServerApp.token=', '--version'
     assert call(python.with_name('eqtutor'), 'lab', 'course', '--', *words)

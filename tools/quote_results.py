@@ -1,8 +1,8 @@
-"""Every number of README and of chapter 30 once more, from the files in `results`:
+"""Every number of README and of chapters 30 and 99 once more, from the files in `results`:
 
     python tools/quote_results.py
 
-README's tables and the sentence about escnn are written again, and the chapter is run again,
+README's tables and the sentence about escnn are written again, and the chapters are run again,
 figures and all. Git then shows what a new result file has changed.
 """
 import json
@@ -17,7 +17,8 @@ from eqtutor.papers.reproduce import Place
 from eqtutor.papers.standing import headline
 
 ROOT = Path(__file__).parents[1]
-CHAPTER = ROOT/'nbs'/'4_course'/'30_results.ipynb'
+CHAPTERS = [ROOT/'nbs'/name for name in ('4_course/30_results.ipynb',
+                                         '6_reference/99_every_table.ipynb')]
 Rows = list[dict[str, Any]]
 
 
@@ -108,4 +109,4 @@ def run_again(chapter:Path)->None:
 if __name__ == '__main__':
     readme = ROOT/'README.md'
     readme.write_text(renewed(readme.read_text(encoding='utf-8')), encoding='utf-8')
-    run_again(CHAPTER)
+    for chapter in CHAPTERS: run_again(chapter)

@@ -2,10 +2,9 @@
 print, and by how much the others miss it."""
 # Plain module: edited by hand, no notebook exports it.
 import json
-import math
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +15,8 @@ from .tables import ResultTable, Row, chosen_tables
 
 SEEDS = 5        # runs of a row that are looked for
 LATE = 20        # epochs at the end whose mean is taken: single ones jump by 0.1 to 0.2 points
-NEAR = 2         # deviations within which a row agrees
+PRINTED_RUNS = {'P1.1': 5, 'P2.1': 8, 'P2.2': 8, 'P4.1': 5, 'P4.2': 5, 'P4.3': 5,
+                'P4.4': 5}   # behind a printed mean with its deviation
 WHOLE = 'rotmnist-12000'   # the digits to validate are trained on as well, as in the published code
 TRAINED_ON = {'rotmnist': '10,000 digits', WHOLE: '12,000 digits'}
 OTHER_RECIPE = 'p4-recipe' # folder of the runs by P4's recipe that no paper's table has
@@ -42,12 +42,25 @@ PAIRS = [
     Pair('p4-e4-net', 'p4-cnn', 'P4 rotMNIST', 'rotmnist', None, OTHER_RECIPE)]
 
 
+def welch_interval(
+    mean:float, deviation:float, runs:int,     # of one side
+    other:float, spread:float=0., of:int=1,    # of the other side; without a spread a constant
+)->tuple[float, float]:
+    "95 % interval of the difference of two means, by Welch's t-test."
+    from scipy.stats import t
+    a, b = deviation**2/runs, spread**2/of
+    freedom = runs - 1 if not b else (a + b)**2/(a**2/(runs - 1) + b**2/(of - 1))
+    width = float(t.ppf(.975, freedom))*(a + b)**.5
+    return mean - other - width, mean - other + width
+
+
 @dataclass(frozen=True)
 class Comparison:
     "A row of a paper's table beside our complete runs of it."
     label:str            # the paper's
     data:str             # of `DATASETS`, on which ours were trained
     printed:str          # per cent
+    printed_runs:int     # behind the printed mean; 1 where the paper does not say
     errors:list[float]   # test errors of our runs, per cent
     mark:str             # of `provenance_mark`
 
@@ -69,28 +82,42 @@ class Comparison:
         return [float(n) for n in re.findall(r'\d+(?:\.\d+)?', self.printed)]
 
     @property
-    def deviations(self)->float|None:
-        "The gap over both deviations together; None where nobody has one."
-        spreads = self.numbers[1:]
-        if len(self.errors) > 1: spreads.append(statistics.stdev(self.errors))
-        return self.gap/math.hypot(*spreads) if spreads else None
-
-    @property
-    def agrees(self)->bool:
-        "Whether the two are within two deviations."
-        return self.deviations is not None and abs(self.deviations) <= NEAR
+    def interval(self)->tuple[float, float]|None:
+        "95 % interval of the gap; None of a single run. A print without deviation is a constant."
+        if len(self.errors) < 2: return None
+        mean, *deviation = self.numbers
+        if self.printed_runs < 2: deviation = []
+        return welch_interval(
+            statistics.mean(self.errors), statistics.stdev(self.errors), len(self.errors),
+            mean, deviation[0] if deviation else 0., self.printed_runs)
 
     @property
     def verdict(self)->str:
-        "As a word; the deviation of a single run is not known, so that no distance is too large."
-        if self.deviations is None: return 'not said'
-        if self.agrees: return 'yes'
-        return 'no' if len(self.errors) > 1 else 'open'
+        "In words; how far a network's runs scatter, a single one does not tell."
+        if self.interval is None: return 'a single run'
+        low, high = self.interval
+        return 'not told apart' if low <= 0 <= high else 'differs'
+
+    @property
+    def in_words(self)->str:
+        "The gap, and how well it is known."
+        return f'{self.label} {self.gap:+.2f} ({in_per_cent(self.interval) or "a single run"})'
 
     def line(self)->str:
         "As a row of the page's table."
         return (f'| {self.label} | {TRAINED_ON.get(self.data, self.data)} | {self.printed} '
-                f'| {self.ours} | {len(self.errors)} | {self.gap:+.2f} | {self.verdict} |')
+                f'| {self.ours} | {len(self.errors)} | {self.gap:+.2f} '
+                f'| {between(self.interval)} | {self.verdict} |')
+
+
+def between(interval:tuple[float, float]|None)->str:
+    "As a cell of a table."
+    return '–' if interval is None else '{:+.2f} to {:+.2f}'.format(*interval)
+
+
+def in_per_cent(interval:tuple[float, float]|None)->str:
+    "In a sentence; '' if there is none."
+    return '' if interval is None else f'95 % {between(interval)}'
 
 
 def comparisons(
@@ -107,8 +134,8 @@ def comparisons(
             key = row.label, row.printed
             if not found or key in seen: continue
             seen.add(key)
-            yield Comparison(row.label, on, row.printed, test_errors(found),
-                             provenance_mark(*found))
+            yield Comparison(row.label, on, row.printed, PRINTED_RUNS.get(table.name, 1),
+                             test_errors(found), provenance_mark(*found))
 
 
 def complete_runs(place:Place, table:ResultTable, row:Row)->list[dict]:
@@ -125,7 +152,7 @@ class Lead:
     errors:list[float]
     opposed:list[float]
     mark:str             # of `provenance_mark`
-    late:bool=False      # means over the last epochs, on the digits tested after each
+    reading:str='last epoch' # of `READINGS`: which errors these are
 
     @property
     def points(self)->float:
@@ -159,21 +186,20 @@ class Lead:
     @property
     def in_words(self)->str:
         "The lead, how often it was run, and how well it is known."
-        text = (f'{self.points:+.2f}{self.mark} on {TRAINED_ON[self.pair.data]}'
-                f'{f", last {LATE} epochs" if self.late else ""} '
-                f'({len(self.errors)} and {len(self.opposed)} runs, ')
-        if self.interval is None: return f'{text}too few to tell)'
-        return f'{text}95 % {self.interval[0]:+.2f} to {self.interval[1]:+.2f})'
+        read = '' if self.reading == LAST else f', {self.reading}'
+        return (f'{self.points:+.2f}{self.mark} on {TRAINED_ON[self.pair.data]}{read} '
+                f'({len(self.errors)} and {len(self.opposed)} runs, '
+                f'{in_per_cent(self.interval) or "too few to tell"})')
 
     def line(self)->str:
         "As a row of the page's table."
         pair = self.pair
         printed = '–' if pair.printed is None else f'{pair.printed:+.2f}'
-        read = f'{TRAINED_ON[pair.data]}, ' + (f'last {LATE} epochs' if self.late else 'last epoch')
-        between = '–' if self.interval is None else '{:+.2f} to {:+.2f}'.format(*self.interval)
         return (f'| {self.labels} | {pair.recipe[:2]} '
-                f'| {read} | {len(self.errors)} and {len(self.opposed)} '
-                f'| {printed} | {self.points:+.2f}{self.mark} | {between} | {self.verdict} |')
+                f'| {TRAINED_ON[pair.data]}, {self.reading} '
+                f'| {len(self.errors)} and {len(self.opposed)} '
+                f'| {printed} | {self.points:+.2f}{self.mark} | {between(self.interval)} '
+                f'| {self.verdict} |')
 
 
 def leads(
@@ -190,9 +216,10 @@ def leads(
             for network, here in ((pair.network, place), (pair.opponent, aside)))
         if not ours or not opposed: continue
         mark = provenance_mark(*ours, *opposed)
-        yield Lead(pair, test_errors(ours), test_errors(opposed), mark)
-        if pair.data == WHOLE:   # what is looked at after each epoch are test digits
-            yield Lead(pair, late_errors(ours), late_errors(opposed), mark, late=True)
+        for reading, errors in READINGS.items():
+            # what is looked at after each epoch are test digits on all digits alone
+            if reading != LAST and pair.data != WHOLE: continue
+            yield Lead(pair, errors(ours), errors(opposed), mark, reading)
 
 
 def test_errors(runs:Sequence[dict])->list[float]:
@@ -204,6 +231,16 @@ def late_errors(runs:Sequence[dict])->list[float]:
     "Means over the last epochs, per cent, on the digits that are looked at after each."
     return [100*(1 - statistics.mean(epoch['valid_accuracy'] for epoch in run['history'][-LATE:]))
             for run in runs]
+
+
+def best_errors(runs:Sequence[dict])->list[float]:
+    "Of the best epoch, per cent, chosen by the digits that it is read on, as papers print."
+    return [100*(1 - max(epoch['valid_accuracy'] for epoch in run['history'])) for run in runs]
+
+
+LAST = 'last epoch'
+READINGS:dict[str, Callable[[Sequence[dict]], list[float]]] = {
+    LAST: test_errors, f'last {LATE} epochs': late_errors, 'best epoch': best_errors}
 
 
 def headline(
@@ -218,18 +255,17 @@ def headline(
         says += (f': all err more than printed, by {min(gaps):.2f} to {max(gaps):.2f} points '
                  f'(median {statistics.median(gaps):.2f})')
     says += '.'
-    decided = [c for c in rows if c.verdict in ('yes', 'no')]
-    if decided:
-        near = ', '.join(c.label for c in decided if c.agrees) or 'none'
-        says += f' Within {NEAR} deviations of the print: {near} of {len(decided)}'
-        single = sum(c.verdict == 'open' for c in rows)
-        says += f'; another {single} by a single run, too few to tell.' if single else '.'
+    several = [c for c in rows if c.interval]
+    if several:
+        differ = ', '.join(c.label for c in several if c.verdict == 'differs') or 'none'
+        says += f' Beyond chance, of the {len(several)} with several runs: {differ}.'
+        single = len(rows) - len(several)
+        if single: says += f' The other {single}: a single run each, too few to tell.'
     if whole:
-        more = ', '.join(f'{c.label} {c.gap:+.2f} points' for c in whole)
-        says += (f'\n- On 12,000 digits, as the published code of P1 trains, beside the print: '
-                 f'{more}.')
+        says += ('\n- On 12,000 digits, as the published code of P1 trains, ours less the print, '
+                 f'in points: {"; ".join(c.in_words for c in whole)}.')
     main = [lead for lead in leads(place) if lead.pair[:2] == PAIRS[0][:2]
-            and lead.late == (lead.pair.data == WHOLE)]
+            and lead.reading == (f'last {LATE} epochs' if lead.pair.data == WHOLE else LAST)]
     if main:
         first = main[0]
         says += (f'\n- **Attention**: {first.labels}, printed lead {first.pair.printed:+.2f} '
@@ -245,8 +281,8 @@ def table_of_rows(
     rows = [*comparisons(place), *comparisons(place, WHOLE)]
     labels = list(dict.fromkeys(c.label for c in rows))
     lines = [c.line() for c in sorted(rows, key=lambda c: labels.index(c.label))]
-    head = ['| network | trained on | error %, printed | ours | runs | points apart | agrees |',
-            '|---|---:|---:|---:|---:|---:|---|']
+    head = ['| network | trained on | error %, printed | ours | runs | ours − printed '
+            "| 95 %, Welch's t | beside the print |", '|---|---:|---:|---:|---:|---:|---:|---|']
     return with_note('\n'.join(head + lines)) if lines else ''
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict
 
 import pytest
-from scipy.stats import t as t_quantile
+from scipy.stats import t as t_quantile, ttest_ind_from_stats
 
 from eqtutor.papers.reproduce import Job, Place
 from eqtutor.papers.standing import OTHER_RECIPE, WHOLE, comparisons, leads, standing
@@ -36,27 +36,40 @@ def test_nothing_is_claimed_without_runs(place):
                                'full recipe.')
 
 
-@pytest.mark.parametrize('errors, gap, deviations, agrees', [
-    ([2.10], .052, .052/.045, True),
-    ([2.39, 2.40, 2.41], .352, .352/(.045**2 + .01**2)**.5, False),
-    ([2.20], .152, .152/.045, False),
-    ([2.0, 2.4], .152, .152/(.045**2 + .08)**.5, True)])   # .08: the variance of these two
-def test_a_row_agrees_within_two_deviations_of_both_sides(place, errors, gap, deviations, agrees):
+@pytest.mark.parametrize('errors, gap, verdict', [
+    ([2.10], .052, 'a single run'), ([2.39, 2.40, 2.41], .352, 'differs'),
+    ([2.20], .152, 'a single run'), ([2.0, 2.4], .152, 'not told apart')])
+def test_a_row_differs_if_zero_lies_outside_the_interval_of_the_gap(place, errors, gap, verdict):
     write(place, 'p4-cnn', errors)
     found, = comparisons(place)
-    assert found.gap == pytest.approx(gap) and found.deviations == pytest.approx(deviations)
-    assert found.agrees is agrees
-    assert found.verdict == ('yes' if agrees else 'no' if len(errors) > 1 else 'open')
+    assert found.gap == pytest.approx(gap) and found.verdict == verdict
+    assert found.line().endswith(f'| {verdict} |')
     text = standing(place)
-    assert ('print: none of 1.' in text) is (found.verdict == 'no')
-    assert ('print: p4-CNN of 1.' in text) is agrees
-    assert ('Within' in text) is not (found.verdict == 'open')
+    assert ('1 with several runs: p4-CNN.' in text) is (verdict == 'differs')
+    assert ('1 with several runs: none.' in text) is (verdict == 'not told apart')
+    assert ('Beyond' in text) is not (verdict == 'a single run')
 
 
-def test_without_any_deviation_nothing_is_said(place):
+def test_the_interval_of_a_gap_is_welchs_for_five_printed_runs(place):
+    errors, printed, spread = [2.0, 2.2, 2.4], 2.048, .045
+    write(place, 'p4-cnn', errors)
+    found, = comparisons(place)
+    low, high = found.interval
+    assert (low + high)/2 == pytest.approx(.152)
+    # the p-value of a gap that lies just at the end of its interval is 5 %
+    test = ttest_ind_from_stats(2.2 - low, .2, 3, printed, spread, 5, equal_var=False)
+    assert test.pvalue == pytest.approx(.05)
+
+
+def test_a_print_without_deviation_is_a_constant(place):
     write(place, 'z2-cnn', [5.03])
     found, = comparisons(place)
-    assert found.deviations is None and not found.agrees and '| not said |' in found.line()
+    assert found.interval is None and '| a single run |' in found.line()
+    write(place, 'z2-cnn', [5.9, 6.1])
+    found, = comparisons(place)
+    # t-quantile of one degree of freedom
+    assert found.interval == pytest.approx((.97 - 12.7062*.1, .97 + 12.7062*.1), abs=1e-4)
+    assert found.verdict == 'not told apart'
 
 
 def test_runs_on_all_digits_stand_below_their_row(place):
@@ -65,7 +78,7 @@ def test_runs_on_all_digits_stand_below_their_row(place):
     write(place, 'alpha-F-p4-cnn', [2.3])
     write(place, 'p4-cnn', [2.1], WHOLE)
     text = standing(place)
-    assert 'the print: p4-CNN +0.05 points.' in text
+    assert 'the print, in points: p4-CNN +0.05 (a single run).' in text
     rows = re.findall(r'^\| (\S+) \| (1[02],000) digits .* (\d\.\d\d) \| 1 ', text, re.M)
     assert rows == [('Z2-CNN', '10,000', '6.00'), ('p4-CNN', '10,000', '2.40'),
                     ('p4-CNN', '12,000', '2.10'), ('α_F-p4-CNN', '10,000', '2.30')]
@@ -92,15 +105,18 @@ def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
         assert lead.interval == pytest.approx((lead.points - width, lead.points + width))
 
 
-def test_test_digits_of_the_last_twenty_epochs_are_read_where_they_are_looked_at(place):
+def test_test_digits_are_read_in_three_ways_where_they_are_looked_at(place):
     for network, errors in (('p4-cnn', [2.1]), ('alpha-F-p4-cnn', [2., 2.])):
         for data in 'rotmnist', WHOLE: write(place, network, errors, data)
-    last, whole, late = leads(place)
-    assert last.points == pytest.approx(whole.points) and not last.late and not whole.late
+    last, whole, late, best = leads(place)
+    assert last.points == pytest.approx(whole.points)
+    assert [lead.reading for lead in (last, whole, late, best)] == [
+        'last epoch', 'last epoch', 'last 20 epochs', 'best epoch']
     # accuracies go up by one a cent: epochs 80 to 99 are the last, and those of seed 1 are one more
     assert late.opposed == pytest.approx([100 - 89.5])
     assert late.errors == pytest.approx([100 - 89.5, 100 - 90.5])
-    assert 'last 20 epochs' in late.line() and 'last epoch |' in whole.line()
+    assert best.opposed == pytest.approx([1]) and best.errors == pytest.approx([1, 0])
+    assert '12,000 digits, last 20 epochs |' in late.line()
     assert ('lead +0.25 points; here +0.10 on 10,000 digits (2 and 1 runs, too few to tell); '
             '+0.50 on 12,000 digits, last 20 epochs (2 and 1 runs, ') in standing(place)
     write(place, 'p4-cnn', [2.1, 2.1], WHOLE)
@@ -131,4 +147,5 @@ def test_a_common_direction_is_said_if_there_is_one(place):
     assert 'all err' not in standing(place)
     write(place, 'z2-cnn', [6.])
     write(place, 'alpha-F-p4-cnn', [2.3, 2.31])
-    assert 'none of 1; another 1 by a single run, too few to tell.' in standing(place)
+    assert ('1 with several runs: α_F-p4-CNN. The other 2: a single run each, too few to tell.'
+            in standing(place))
