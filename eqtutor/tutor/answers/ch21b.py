@@ -78,6 +78,16 @@ LEADS = larger_is_ahead, in_deviations, deviations_added, rounded_down, both_tog
 
 
 EXERCISES = [
+    Exercise('21b.1', 'code', 3, lead_and_seeds, two_networks, mistakes=[
+        Mistake(larger_is_ahead, 'These are errors: who has the smaller one is ahead.'),
+        Mistake(in_deviations,
+                'You divide by the deviation of a single run. That of a mean of n is √n times '
+                'smaller.'),
+        Mistake(deviations_added,
+                'Deviations of independent runs do not add up; their squares do.'),
+        Mistake(rounded_down, 'So many seeds are not quite enough: round up.'),
+        Mistake(both_together, 'Asked is for the seeds of each network, not of both together.'),
+    ]),
     Exercise('21b.2', 'code', 3, added_parameters, layer_sizes, mistakes=[
         Mistake(one_for_all,
                 'In full attention, α_CH and α_SP each *output channel* has its own matrices and '
@@ -89,15 +99,5 @@ EXERCISES = [
                 'The spatial filter lies on G: k² entries for each of n poses.'),
         Mistake(biases_too, 'W₁ and W₂ are matrices, without biases.'),
         Mistake(one_matrix, 'There are two matrices for each pose difference, W₁ and W₂.'),
-    ]),
-    Exercise('21b.3', 'code', 3, lead_and_seeds, two_networks, mistakes=[
-        Mistake(larger_is_ahead, 'These are errors: who has the smaller one is ahead.'),
-        Mistake(in_deviations,
-                'You divide by the deviation of a single run. That of a mean of n is √n times '
-                'smaller.'),
-        Mistake(deviations_added,
-                'Deviations of independent runs do not add up; their squares do.'),
-        Mistake(rounded_down, 'So many seeds are not quite enough: round up.'),
-        Mistake(both_together, 'Asked is for the seeds of each network, not of both together.'),
     ]),
 ]
