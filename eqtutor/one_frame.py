@@ -1,5 +1,5 @@
-"""What one sum over pairs of a target and a source can say, what it cannot, and four ways out,
-taken by every network and by four papers.
+"""What one sum over pairs of a target and a source can say, what it cannot, and four ways beyond
+it: depth, which every network uses, and one for each kind of layer in four papers.
 
 P4: Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin, Efficient
 Equivariant Network, 2021,
@@ -24,7 +24,7 @@ from .core import check_grid, check_odd
 from .groups import Affine, Group, affine_product, get_group
 from .nn.convolution import GroupConv2d
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #0000000a
+# %% ../nbs/3_papers/25_one_frame.ipynb #989f68da
 Pair = Callable[[Affine, Tensor, Tensor|None], Tensor|int]
 
 def aggregate(
@@ -67,7 +67,6 @@ def aggregate(
     values = torch.broadcast_tensors(*(total(((j, -i), h)) for h, i, j in targets))
     return torch.stack(values, -1).unflatten(-1, (len(group), rows, cols))
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #989f68da
 def _check_frame(f:Tensor, group:Group|str, neighbourhood:Iterable[Affine]
                 )->tuple[Group, list[Affine]]:
     group, elements = get_group(group), list(neighbourhood)
@@ -114,7 +113,6 @@ def entry(
     (right, up), _ = n
     return kernel_size//2 - int(up), kernel_size//2 + int(right)
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #17290c43
 def convolution_pair(
     layer:GroupConv2d,
 )->Pair:
@@ -125,7 +123,6 @@ def convolution_pair(
         return b @ layer.weight[:, :, n[1], i, j].T
     return pair
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #b613e396
 def patches(
     f:Tensor,                # feature map on G, `(b, c, |H|, h, w)`
     group:Group|str,
@@ -157,7 +154,6 @@ def poses(
     "The neighbourhood of all poses at the same pixel, the own pose first."
     return [((0, 0), t) for t in get_group(group).elements]
 
-# %% ../nbs/3_papers/25_one_frame.ipynb #00000024
 def normalise(
     y:Tensor,   # `(b, parts·(d + 1), |H|, h, w)`
     parts:int,  # heads, say
@@ -201,3 +197,4 @@ def weighted(
         `(b, parts·(d + 1))`
     """
     return torch.cat([weight[..., None]*value, weight[..., None]], -1).flatten(1)
+

@@ -99,10 +99,10 @@ EXERCISES = [
     Exercise('25.2', 'proof', 3),
     Exercise('25.3', 'predict', 3, name='forms', right=RIGHT, mistakes=[
         Mistake(with_forms(by_position='a quotient'),
-                'by position: the denominator Σ exp⟨Q(x), ρₙ⟩ contains no source. It is a function '
-                'of x, and may be drawn into each term.'),
+                'by position: the denominator Σ exp⟨Q(a), ρₙ⟩ contains no source. It is a function '
+                'of a, and may be drawn into each term.'),
         Mistake(with_forms(harmonic_mean='another local map'),
-                'harmonic mean: the numerator is a constant, and the denominator is Σ 1/y, a sum '
+                'harmonic mean: the numerator is a constant, and the denominator is Σ 1/b, a sum '
                 'over the sources.'),
         Mistake(with_forms(harmonic_mean='one sum'),
                 'harmonic mean: the denominator contains all sources, so the effect of one depends '
