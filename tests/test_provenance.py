@@ -67,7 +67,7 @@ QUOTES = {
         'published-weights', 'equal-time/p4-cnn-*/*', 'equal-time/alpha-*/*'],
     'nbs/3_papers/22_affine': ['affine-slope/*'],
     'nbs/3_papers/22b_affine_networks': ['bench/affine'],
-    'nbs/3_papers/23b_self_attention_networks': ['bench/gsa', 'bench/e4'],
+    'nbs/3_papers/23b_self_attention_networks': ['bench/gsa', 'bench/e4', 'bench/networks'],
     'nbs/3_papers/24b_e4_networks': [
         'bench/e4', 'p4-cnn-rotmnist/*', 'p4-e4-net-rotmnist/*',
         'p4-recipe/p4-cnn-rotmnist/*', 'p4-cnn-big*-rotmnist/*'],
