@@ -263,9 +263,8 @@ def headline(
     several = [c for c in rows if c.interval]
     if several:
         differ = ', '.join(c.label for c in several if c.verdict == 'differs') or 'none'
-        says += f' Of the {len(several)} with several runs differ beyond chance: {differ}.'
-        single = len(rows) - len(several)
-        if single: says += f' The other {single} have one run each.'
+        says += (f' Run several times: {len(several)}, of which differ beyond chance: {differ}. '
+                 f'Run once: {len(rows) - len(several)}.')
     if whole:
         says += ('\n- Trained and read as the published code of P1 does (12,000 digits, the best '
                  'epoch by test digits), ours less the print, in points: '

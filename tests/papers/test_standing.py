@@ -45,7 +45,7 @@ def test_a_row_differs_if_zero_lies_outside_the_interval_of_the_gap(place, error
     assert found.gap == pytest.approx(gap) and found.verdict == verdict
     assert found.line().endswith(f'| {verdict} |')
     text = standing(place)
-    said = '1 with several runs differ beyond chance: '
+    said = 'several times: 1, of which differ beyond chance: '
     assert (f'{said}p4-CNN.' in text) is (verdict == 'differs')
     assert (f'{said}none.' in text) is (verdict == 'not told apart')
     assert ('beyond' in text) is not (verdict == 'a single run')
@@ -149,5 +149,5 @@ def test_a_common_direction_is_said_if_there_is_one(place):
     assert 'all err' not in standing(place)
     write(place, 'z2-cnn', [6.])
     write(place, 'alpha-F-p4-cnn', [2.3, 2.31])
-    assert ('1 with several runs differ beyond chance: α_F-p4-CNN. The other 2 have one run each.'
+    assert ('several times: 1, of which differ beyond chance: α_F-p4-CNN. Run once: 2.'
             in standing(place))
