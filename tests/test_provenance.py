@@ -74,8 +74,8 @@ QUOTES = {
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
     'nbs/4_course/30_results': [
-        '*-rotmnist/*', '*-rotmnist-12000/*', 'equal-time/costs', 'equal-time/*cnn-*/*',
-        'data-efficiency/*/*', 'p4-recipe/*/*', 'published-weights'],
+        '*-rotmnist/*', '*-rotmnist-12000/*', '*-rotmnist-turn/*', 'equal-time/costs',
+        'equal-time/*cnn-*/*', 'data-efficiency/*/*', 'p4-recipe/*/*', 'published-weights'],
     'nbs/6_reference/99_every_table': ['*-rotmnist/*'],
     'nbs/6_reference/94_audit_attentive': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',

@@ -219,7 +219,7 @@ def measured(browser, file):
     page.goto(file.as_uri())
     for slide in range(page.evaluate('Reveal.getTotalSlides()')):
         page.evaluate(f'Reveal.slide({slide})')
-        for _ in range(20):   # a widget draws, and is measured again; on a busy machine late
+        for _ in range(8):   # a widget draws, and is measured again; on a busy machine late
             page.wait_for_timeout(200)
             fits = page.evaluate(FITS)
             if fits[0] <= 1: break
