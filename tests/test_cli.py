@@ -436,7 +436,7 @@ def test_labs_build_and_tell_progress(tmp_path):
     assert '1 notebooks' in run('labs', 'build', out, '--chapters', '01').output
     rows = json.loads(run('labs', 'progress', out, '--json').stdout)
     assert [r['state'] for r in rows] == ['unsolved']*4
-    refused('labs', 'build', out, '--chapters', '99')
+    refused('labs', 'build', out, '--chapters', '89')
     for i, words in enumerate([('01', '05'), ('01,05',), ('01', '--chapters', '05')]):
         said = run('labs', 'build', tmp_path/str(i), '--chapters', *words).output
         assert '2 notebooks' in said and '05_convolution' in said, said

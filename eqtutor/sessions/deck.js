@@ -13,10 +13,15 @@ Reveal.initialize({
   keyboardCondition: event => !event.target || !event.target.closest
     || !event.target.closest('[id^="eqtutor-"]'),
 });
-// what is too high for its slide is shown smaller
+// what is too high or too wide for its slide is shown smaller
 function fit(slide) {
   const columns = slide.querySelector('.columns');
-  for (let zoom = 1; columns && slide.scrollHeight > 720 && zoom > 0.6; zoom -= 0.02) {
+  const wide = () => {
+    const edge = slide.getBoundingClientRect().right + 1;
+    return [...columns.querySelectorAll('mrow')]
+      .some(row => row.getBoundingClientRect().right > edge);
+  };
+  for (let zoom = 1; columns && (slide.scrollHeight > 720 || wide()) && zoom > 0.6; zoom -= 0.02) {
     columns.style.zoom = zoom;
   }
 }
