@@ -1,5 +1,5 @@
-"""Where the reproduction stands: how many rows of the papers' tables are run, which agree with the
-print, and by how much the others miss it."""
+"""Where the reproduction stands: how many rows of the papers' tables are run, by how much they miss
+the print, and which networks are told apart."""
 # Plain module: edited by hand, no notebook exports it.
 import json
 import re
@@ -15,8 +15,6 @@ from .tables import ResultTable, Row, chosen_tables
 
 SEEDS = 5        # runs of a row that are looked for
 LATE = 20        # epochs at the end whose mean is taken: single ones jump by 0.1 to 0.2 points
-PRINTED_RUNS = {'P1.1': 5, 'P2.1': 8, 'P2.2': 8, 'P4.1': 5, 'P4.2': 5, 'P4.3': 5,
-                'P4.4': 5}   # behind a printed mean with its deviation
 WHOLE = 'rotmnist-12000'   # the digits to validate are trained on as well, as in the published code
 TRAINED_ON = {'rotmnist': '10,000 digits', WHOLE: '12,000 digits'}
 OTHER_RECIPE = 'p4-recipe' # folder of the runs by P4's recipe that no paper's table has
@@ -42,16 +40,29 @@ PAIRS = [
     Pair('p4-e4-net', 'p4-cnn', 'P4 rotMNIST', 'rotmnist', None, OTHER_RECIPE)]
 
 
+class Sample(NamedTuple):
+    "Mean and standard deviation of a number of runs; a constant has none."
+    mean:float
+    deviation:float=0.
+    runs:int=2
+
+    @classmethod
+    def of(cls, values:Sequence[float])->'Sample':
+        return cls(statistics.mean(values), statistics.stdev(values), len(values))
+
+
 def welch_interval(
-    mean:float, deviation:float, runs:int,     # of one side
-    other:float, spread:float=0., of:int=1,    # of the other side; without a spread a constant
+    a:Sample,
+    b:Sample,
 )->tuple[float, float]:
     "95 % interval of the difference of two means, by Welch's t-test."
     from scipy.stats import t
-    a, b = deviation**2/runs, spread**2/of
-    freedom = runs - 1 if not b else (a + b)**2/(a**2/(runs - 1) + b**2/(of - 1))
-    width = float(t.ppf(.975, freedom))*(a + b)**.5
-    return mean - other - width, mean - other + width
+    squares = [s.deviation**2/s.runs for s in (a, b)]
+    apart, error = a.mean - b.mean, sum(squares)**.5
+    if not error: return apart, apart
+    freedom = sum(squares)**2/sum(v**2/(s.runs - 1) for v, s in zip(squares, (a, b)))
+    width = float(t.ppf(.975, freedom))*error
+    return apart - width, apart + width
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Comparison:
     label:str            # the paper's
     data:str             # of `DATASETS`, on which ours were trained
     printed:str          # per cent
-    printed_runs:int     # behind the printed mean; 1 where the paper does not say
+    printed_runs:int|None # behind the printed mean and its deviation
     errors:list[float]   # test errors of our runs, per cent
     mark:str             # of `provenance_mark`
     reading:str='last epoch' # of `READINGS`: which errors these are
@@ -86,11 +97,10 @@ class Comparison:
     def interval(self)->tuple[float, float]|None:
         "95 % interval of the gap; None of a single run. A print without deviation is a constant."
         if len(self.errors) < 2: return None
-        mean, *deviation = self.numbers
-        if self.printed_runs < 2: deviation = []
-        return welch_interval(
-            statistics.mean(self.errors), statistics.stdev(self.errors), len(self.errors),
-            mean, deviation[0] if deviation else 0., self.printed_runs)
+        mean, *spread = self.numbers
+        runs = self.printed_runs
+        printed = Sample(mean, spread[0], runs) if spread and runs else Sample(mean)
+        return welch_interval(Sample.of(self.errors), printed)
 
     @property
     def verdict(self)->str:
@@ -138,7 +148,7 @@ def comparisons(
             seen.add(key)
             # as the published code trains and reads
             reading = BEST if data == WHOLE else LAST
-            yield Comparison(row.label, on, row.printed, PRINTED_RUNS.get(table.name, 1),
+            yield Comparison(row.label, on, row.printed, table.runs,
                              READINGS[reading](found), provenance_mark(*found), reading)
 
 
@@ -167,9 +177,7 @@ class Lead:
     def interval(self)->tuple[float, float]|None:
         "95 % interval of the lead, by Welch's t-test; None where either has a single run."
         if min(len(self.errors), len(self.opposed)) < 2: return None
-        from scipy.stats import ttest_ind
-        found = ttest_ind(self.opposed, self.errors, equal_var=False).confidence_interval()
-        return float(found.low), float(found.high)
+        return welch_interval(Sample.of(self.opposed), Sample.of(self.errors))
 
     @property
     def verdict(self)->str:

@@ -23,6 +23,7 @@ class ResultTable:
     recipe:str      # of `RECIPES`
     rows:list[Row]
     augment:str='none'  # of `AUGMENTATIONS`, where it is not the recipe's
+    runs:int|None=None  # behind a printed mean with its deviation; None where there is none
 
     def training(self,
         row:Row,
@@ -61,7 +62,7 @@ RESULT_TABLES = [
         Row('α_F-p4-CNN', 'alpha-F-p4-cnn', '1.795 ± 0.028'),
         Row('α_CH-p4-CNN', 'alpha-CH-p4-cnn', '1.825 ± 0.048'),
         Row('α_SP-p4-CNN', 'alpha-SP-p4-cnn', '1.761 ± 0.027'),
-        Row('α-p4-CNN', 'alpha-p4-cnn', '1.696 ± 0.021')]),
+        Row('α-p4-CNN', 'alpha-p4-cnn', '1.696 ± 0.021')], runs=5),
     ResultTable('P3.2', 'rotmnist', 'P3 rotMNIST', [
         Row('Z2_SA', 'gsa-z2', '3.63'),
         Row('R4_SA', 'gsa-r4', '2.54'),
@@ -70,10 +71,11 @@ RESULT_TABLES = [
         Row('R16_SA', 'gsa-r16', '2.34')]),
     ResultTable('P4.1', 'rotmnist', 'P4 rotMNIST', [
         Row('E⁴-Net', 'p4-e4-net', '1.29 ± 0.023'),
-        Row('E⁴-Net (Large)', 'p4-e4-net-large', '1.17 ± 0.019')]),
-    ResultTable('P4.2', 'rotmnist', 'P4 rotMNIST', ablation_rows('none', 'only-K', 'only-V')),
+        Row('E⁴-Net (Large)', 'p4-e4-net-large', '1.17 ± 0.019')], runs=5),
+    ResultTable('P4.2', 'rotmnist', 'P4 rotMNIST', ablation_rows('none', 'only-K', 'only-V'),
+                runs=5),
     ResultTable('P4.3', 'rotmnist', 'P4 rotMNIST',
-                ablation_rows('s1', 's4', 'r2', 'r4', 'k3', 'k7')),
+                ablation_rows('s1', 's4', 'r2', 'r4', 'k3', 'k7'), runs=5),
     ResultTable('P1.2', 'cifar10', 'P1 All-CNN', [
         Row('All-CNN p4', 'p4-all-cnn', '9.32'),
         Row('All-CNN α_F-p4', 'alpha-F-p4-all-cnn', '8.8'),
@@ -99,14 +101,14 @@ RESULT_TABLES = [
         Row('ResNet29 + Simple_ASC', 'z2-resnet29-simple-asc', '8.99 ± 0.24'),
         Row('ResNet29 + ASC', 'z2-resnet29-asc', '8.76 ± 0.32'),
         Row('ResNet29 + ASC + SE', 'z2-resnet29-asc-se', '8.79 ± 0.11'),
-        Row('p4ResNet29 + ASC', 'p4-resnet29-asc', '6.97 ± 0.25')]),
+        Row('p4ResNet29 + ASC', 'p4-resnet29-asc', '6.97 ± 0.25')], runs=8),
     ResultTable('P2.1', 'cifar100', 'P2 ResNet29', [
         Row('ResNet29', 'z2-resnet29-cifar100', '31.66 ± 0.38'),
         Row('ResNet29 + Simple_ASC', 'z2-resnet29-simple-asc-cifar100', '31.60 ± 0.78'),
         Row('ResNet29 + ASC', 'z2-resnet29-asc-cifar100', '31.32 ± 0.77'),
         Row('p4ResNet29', 'p4-resnet29-cifar100', '27.97 ± 0.46'),
         Row('p4ResNet29 + SE', 'p4-resnet29-se-cifar100', '27.97 ± 0.45'),
-        Row('p4ResNet29 + ASC', 'p4-resnet29-asc-cifar100', '27.29 ± 0.51')]),
+        Row('p4ResNet29 + ASC', 'p4-resnet29-asc-cifar100', '27.29 ± 0.51')], runs=8),
     ResultTable('P3.2', 'cifar10', 'P3 CIFAR', [
         Row('Z2_SA', 'gsa-z2-cifar10', '17.7'),
         Row('Z2M_SA', 'gsa-mirror-cifar10', '16.28')]),
@@ -115,13 +117,13 @@ RESULT_TABLES = [
         Row('p4-R18', 'p4-resnet18', '7.53 ± 0.21'),
         Row('p4-E⁴R18', 'p4-e4-resnet18', '6.42 ± 0.14'),
         Row('p4m-R18', 'p4m-resnet18', '5.83 ± 0.17'),
-        Row('p4m-E⁴R18', 'p4m-e4-resnet18', '4.96 ± 0.16')]),
+        Row('p4m-E⁴R18', 'p4m-e4-resnet18', '4.96 ± 0.16')], runs=5),
     ResultTable('P4.4', 'cifar100', 'P4 CIFAR', [
         Row('R18', 'z2-resnet18-cifar100', '34 ± 0.76'),
         Row('p4-R18', 'p4-resnet18-cifar100', '27.96 ± 0.56'),
         Row('p4-E⁴R18', 'p4-e4-resnet18-cifar100', '26.59 ± 0.36'),
         Row('p4m-R18', 'p4m-resnet18-cifar100', '24.95 ± 0.42'),
-        Row('p4m-E⁴R18', 'p4m-e4-resnet18-cifar100', '22.18 ± 0.46')]),
+        Row('p4m-E⁴R18', 'p4m-e4-resnet18-cifar100', '22.18 ± 0.46')], runs=5),
     ResultTable('P1.3', 'pcam', 'P1 PCam', [
         Row('DenseNet Z2', 'z2-densenet', '15.93'),
         Row('DenseNet p4', 'p4-densenet', '12.45'),

@@ -62,6 +62,12 @@ def test_the_interval_of_a_gap_is_welchs_for_five_printed_runs(place):
     assert test.pvalue == pytest.approx(.05)
 
 
+def test_who_prints_a_deviation_has_so_many_runs():
+    for table in RESULT_TABLES:
+        assert (table.runs is not None) == any('±' in row.printed for row in table.rows), table.name
+    assert {table.runs for table in RESULT_TABLES} == {None, 5, 8}
+
+
 def test_a_print_without_deviation_is_a_constant(place):
     write(place, 'z2-cnn', [5.03])
     found, = comparisons(place)
