@@ -147,6 +147,15 @@ def stored(
     return json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
 
 
+def stored_runs(
+    experiment:str, # folder of a network, its data and what else is named, in that of results
+)->list[Any]:
+    "The runs of all seeds of an experiment, by seed; none where there is no such folder."
+    paths = (results_folder()/experiment).glob('[0-9]*.json')
+    return [json.loads(path.read_text(encoding='utf-8'))
+            for path in sorted(paths, key=lambda path: int(path.stem))]
+
+
 def timings(
     name:str, # as for `stored`, of a benchmark
 )->dict[str, dict[str, Any]]:
