@@ -13,6 +13,7 @@ from eqtutor.files import (
     checksum,
     lock_folder,
     results_folder,
+    stored_runs,
     writable_folder,
     write_atomic,
     write_json,
@@ -149,3 +150,13 @@ def test_results_are_found_here_above_or_in_the_package(tmp_path, monkeypatch):
     (course/'nbs').mkdir()
     monkeypatch.chdir(course/'nbs')
     assert results_folder().samefile(copied.parent)
+
+
+def test_the_runs_of_an_experiment_are_read_by_seed(tmp_path, monkeypatch):
+    folder = tmp_path/'results'/'net-digits'
+    for made in folder, tmp_path/'results'/'bench': made.mkdir(parents=True)
+    for seed in 10, 2, 0: (folder/f'{seed}.json').write_text(json.dumps(dict(seed=seed)))
+    (folder/'costs.json').write_text('{}')
+    monkeypatch.chdir(tmp_path)
+    assert [run['seed'] for run in stored_runs('net-digits')] == [0, 2, 10]
+    assert stored_runs('another-digits') == []
