@@ -15,6 +15,7 @@ from eqtutor.tutor.course import course_chapters, package_folder
 from eqtutor.tutor.exercise import all_exercises, chapter_exercises
 from eqtutor.tutor.seeds import seed_of
 from eqtutor.tutor.student import (
+    HOW_TO_RUN,
     Copy,
     build,
     cell_mark,
@@ -254,6 +255,15 @@ def test_a_teacher_gets_the_solutions_folded_and_the_outputs():
     assert ''.join(solution['source']) == '# Solution 1.2\ndef centre(group):\n    return 1'
     assert solution['metadata'] == {'jupyter': {'source_hidden': True}}
     assert solution['outputs'] == [{'text': 'secret'}]
+
+
+def test_a_copy_without_outputs_says_how_they_come():
+    nb = {'cells': [cell('markdown', '# Groups\n\n> Tables.'), cell('code', 'plot()')]}
+    first, _ = student_copy(nb, '01_groups')['cells']
+    assert ''.join(first['source']) == f'# Groups\n\n> Tables.\n\n{HOW_TO_RUN}'
+    stored, _ = student_copy(nb, '01_groups', Copy(solutions=True))['cells']
+    nothing_to_run, = student_copy({'cells': nb['cells'][:1]}, '01_groups')['cells']
+    for text in stored, nothing_to_run: assert HOW_TO_RUN not in ''.join(text['source'])
 
 
 def requirements(*extras):
