@@ -271,11 +271,11 @@ def headline(
     several = [c for c in rows if c.interval]
     if several:
         differ = ', '.join(c.label for c in several if c.verdict == 'differs') or 'none'
-        says += (f' Run several times: {len(several)}, of which differ beyond chance: {differ}. '
-                 f'Run once: {len(rows) - len(several)}.')
+        says += (f' {len(several)} of them were run several times; beyond the chance of the seeds '
+                 f'these are off their print: {differ}.')
     if whole:
         says += ('\n- Trained and read as the published code of P1 does (12,000 digits, the best '
-                 'epoch by test digits), ours less the print, in points: '
+                 'epoch by test digits, ours), our error less the printed one, in points: '
                  f'{"; ".join(c.in_words for c in whole)}.')
     main = [lead for lead in leads(place) if lead.pair[:2] == PAIRS[0][:2]
             and lead.reading == (f'last {LATE} epochs' if lead.pair.data == WHOLE else LAST)]

@@ -45,7 +45,7 @@ def test_a_row_differs_if_zero_lies_outside_the_interval_of_the_gap(place, error
     assert found.gap == pytest.approx(gap) and found.verdict == verdict
     assert found.line().endswith(f'| {verdict} |')
     text = standing(place)
-    said = 'several times: 1, of which differ beyond chance: '
+    said = 'beyond the chance of the seeds these are off their print: '
     assert (f'{said}p4-CNN.' in text) is (verdict == 'differs')
     assert (f'{said}none.' in text) is (verdict == 'not told apart')
     assert ('beyond' in text) is not (verdict == 'a single run')
@@ -85,7 +85,7 @@ def test_runs_on_all_digits_stand_below_their_row_read_as_the_published_code_doe
     write(place, 'alpha-F-p4-cnn', [2.3])
     write(place, 'p4-cnn', [2.1], WHOLE)   # its best epoch has an accuracy of 99 cents
     text = standing(place)
-    assert 'the print, in points: p4-CNN -1.05 (a single run).' in text
+    assert 'the printed one, in points: p4-CNN -1.05 (a single run).' in text
     line = r'^\| (\S+) \| (1[02],000) digits, (\S+) epoch .* (\d\.\d\d) \| 1 '
     rows = re.findall(line, text, re.M)
     assert rows == [('Z2-CNN', '10,000', 'last', '6.00'), ('p4-CNN', '10,000', 'last', '2.40'),
@@ -155,5 +155,5 @@ def test_a_common_direction_is_said_if_there_is_one(place):
     assert 'all err' not in standing(place)
     write(place, 'z2-cnn', [6.])
     write(place, 'alpha-F-p4-cnn', [2.3, 2.31])
-    assert ('several times: 1, of which differ beyond chance: α_F-p4-CNN. Run once: 2.'
-            in standing(place))
+    assert '1 of them were run several times; ' in standing(place)
+    assert 'these are off their print: α_F-p4-CNN.' in standing(place)
