@@ -73,9 +73,11 @@ QUOTES = {
         'p4-recipe/p4-cnn-rotmnist/*', 'p4-cnn-big*-rotmnist/*'],
     'nbs/3_papers/26_beyond_the_grid': ['beyond-accuracy', 'beyond-training'],
     'nbs/3_papers/27_when_attention_pays': ['when-attention-pays/*', 'bench/small-tasks'],
-    'nbs/4_course/30_results': [
-        '*-rotmnist/*', '*-rotmnist-12000/*', '*-rotmnist-turn/*', 'equal-time/costs',
-        'equal-time/*cnn-*/*', 'data-efficiency/*/*', 'p4-recipe/*/*', 'published-weights'],
+    'nbs/4_course/30_results': ['*-rotmnist/*', '*-rotmnist-12000/*', 'p4-recipe/*/*',
+                                'published-weights'],
+    'nbs/4_course/30b_when_equivariance_pays': [
+        'z2-cnn-rotmnist/*', 'p4-cnn-rotmnist/*', '*-rotmnist-turn/*', 'equal-time/costs',
+        'equal-time/*cnn-*/*', 'data-efficiency/*/*'],
     'nbs/6_reference/99_every_table': ['*-rotmnist/*'],
     'nbs/6_reference/94_audit_attentive': [
         'bench/attentive', 'bench/published', 'published-weights', 'p4-cnn-rotmnist/*',
@@ -134,7 +136,9 @@ ROWS = {
         ('p4-cnn-rotmnist-12000/*',
          r'^\| p4-CNN \| 12,000 digits, best epoch \| 2\.048 ± 0\.045 \| 2\.07 ± 0\.04{} \| 3 \|'),
         ('alpha-F-p4-cnn-rotmnist-12000/*',
-         r'^\| α_F-p4-CNN \| 12,000 digits, best epoch \| 1\.795 ± 0\.028 \| 1\.89 ± 0\.18{} '),
+         r'^\| α_F-p4-CNN \| 12,000 digits, best epoch \| 1\.795 ± 0\.028 \| 1\.89 ± 0\.18{} ')],
+    'nbs/4_course/30b_when_equivariance_pays': [
+        ('p4-cnn-rotmnist/*', r'^\| p4-CNN \| 2\.40 ± 0\.01{} \(3\) \|'),
         ('equal-time/p4-cnn-rotmnist/*', r'^\| p4-CNN \| 1\.0 .*\| 3\.7 ± 0\.2{} \|')],
     'nbs/6_reference/99_every_table': [
         ('z2-cnn-rotmnist/*', r'^\| Z2-CNN \|.*\| \*\*6\.18 ± 0\.30\*\*{} \|'),

@@ -1,4 +1,4 @@
-"""Every number of README and of chapters 30 and 99 once more, from the files in `results`:
+"""Every number of README and of chapters 30, 30b and 99 once more, from the files in `results`:
 
     python tools/quote_results.py
 
@@ -18,6 +18,7 @@ from eqtutor.papers.standing import headline
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = [ROOT/'nbs'/name for name in ('4_course/30_results.ipynb',
+                                         '4_course/30b_when_equivariance_pays.ipynb',
                                          '6_reference/99_every_table.ipynb')]
 Rows = list[dict[str, Any]]
 

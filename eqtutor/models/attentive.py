@@ -12,6 +12,7 @@ __all__ = ['TABLE1', 'TABLE2', 'TABLE3', 'alpha_cnn', 'p1_start_', 'started', 'a
            'alpha_resnet44', 'alpha_densenet']
 
 # %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000003
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

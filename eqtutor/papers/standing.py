@@ -275,8 +275,8 @@ def headline(
                  f'these are off their print: {differ}.')
     if whole:
         says += ('\n- Trained and read as the published code of P1 does (12,000 digits, the best '
-                 'epoch by test digits, ours), our error less the printed one, in points: '
-                 f'{"; ".join(c.in_words for c in whole)}.')
+                 'epoch by test digits, which are ours), our error less the printed one, in '
+                 f'points: {"; ".join(c.in_words for c in whole)}.')
     main = [lead for lead in leads(place) if lead.pair[:2] == PAIRS[0][:2]
             and lead.reading == (f'last {LATE} epochs' if lead.pair.data == WHOLE else LAST)]
     if main:
