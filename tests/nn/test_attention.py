@@ -112,7 +112,7 @@ def difference_inside(layer, margin):
 @pytest.mark.parametrize('encoding', ['none', 'absolute', 'relative'])
 @pytest.mark.parametrize('change', [lambda layer: layer, perturb_], ids=['fresh', 'perturbed'])
 def test_a_layer_has_the_symmetries_of_its_encoding(encoding, change):
-    "Propositions 20.3, 20.4, 20.5 on layers. Where every pixel sees the frame there is no inside."
+    "Lemma 20.2, Propositions 20.4 to 20.6 on layers. Who sees the whole frame has no inside."
     torch.manual_seed(0)
     error = difference_inside(change(SelfAttention2d(6, 8, 5, 2, encoding, (12, 12)).double()), 2)
     assert error > .05 if encoding == 'absolute' else error < 1e-10
