@@ -274,9 +274,9 @@ def headline(
         says += (f' {len(several)} of them were run several times; beyond the chance of the seeds '
                  f'these are off their print: {differ}.')
     if whole:
-        says += ('\n- Trained and read as the published code of P1 does (12,000 digits, the best '
-                 'epoch by test digits, which are ours), our error less the printed one, in '
-                 f'points: {"; ".join(c.in_words for c in whole)}.')
+        says += ('\n- Trained and read as the published code of P1 does (12,000 training digits; '
+                 'the best epoch, chosen on our test digits), our error less the printed one, '
+                 f'in points: {"; ".join(c.in_words for c in whole)}.')
     main = [lead for lead in leads(place) if lead.pair[:2] == PAIRS[0][:2]
             and lead.reading == (f'last {LATE} epochs' if lead.pair.data == WHOLE else LAST)]
     if main:
