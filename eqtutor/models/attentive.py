@@ -12,7 +12,6 @@ __all__ = ['TABLE1', 'TABLE2', 'TABLE3', 'alpha_cnn', 'p1_start_', 'started', 'a
            'alpha_resnet44', 'alpha_densenet']
 
 # %% ../../nbs/3_papers/21b_attentive_networks.ipynb #00000003
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -77,7 +76,7 @@ def p1_start_(
     for conv in convs:
         bound = (conv.in_channels*conv.kernel_size**2)**-.5
         if not conv.lifts and any(conv is m for m in unnormed):
-            bound *= 2*math.pi/len(conv.group)
+            bound *= 2*torch.pi/len(conv.group)
         nn.init.uniform_(conv.weight, -bound, bound)
     for gate in gates:
         for linear in (gate.squeeze, gate.excite):
