@@ -1,6 +1,5 @@
 "Small networks on C1 … C16: what they learn on turned digits, and what learning does at 45°."
 # Plain module: edited by hand, no notebook exports it.
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from ..cost import count_parameters
 from ..demo import turn_digits
-from ..files import results_folder, write_json
+from ..files import write_json
 from ..groups import Group
 from ..nn.convolution import GroupConv2d, LiftingConv2d
 from ..nn.layers import GroupBatchNorm2d, SpatialPool2d
@@ -156,14 +155,6 @@ def measure_training(
 
 
 # --- what was measured
-
-def stored_runs(
-    name:str, # of a file in the folder of results, without its ending
-)->list[dict]:
-    "The runs that were stored; none where there is no such file."
-    file = results_folder()/f'{name}.json'
-    return json.loads(file.read_text(encoding='utf-8'))['runs'] if file.exists() else []
-
 
 def column(
     runs:Iterable[dict],

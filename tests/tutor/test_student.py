@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from eqtutor.files import results_folder
-from eqtutor.papers.finer_turns import stored_runs
+from eqtutor.files import results_folder, stored
 from eqtutor.tutor.course import course_chapters, package_folder
 from eqtutor.tutor.exercise import all_exercises, chapter_exercises
 from eqtutor.tutor.seeds import seed_of
@@ -345,6 +344,6 @@ def test_the_copied_course_finds_its_results(tmp_path, monkeypatch):
     "What `eqtutor lab` laid beside the chapters: records, and weights with their checksums."
     copy_course(tmp_path, chapters=['26', '30'])
     monkeypatch.chdir(tmp_path/'nbs'/'3_papers')
-    assert stored_runs('beyond-training') and stored_runs('beyond-accuracy')
+    assert stored('beyond-training') and stored('beyond-accuracy')
     assert results_folder().samefile(tmp_path/'results')
     assert (tmp_path/'results'/'weights'/'SHA256SUMS').is_file()
