@@ -65,6 +65,36 @@ def welch_interval(
     return apart - width, apart + width
 
 
+def mean_and_deviation(
+    values:Sequence[float],
+    digits:int=2,
+)->str:
+    "As in 2.40 ± 0.01; the mean alone of a single value."
+    mean = f'{statistics.mean(values):.{digits}f}'
+    return mean if len(values) < 2 else f'{mean} ± {statistics.stdev(values):.{digits}f}'
+
+
+def power(
+    runs:int,       # of each of two networks
+    lead:float,     # the true one, points
+    scatter:float,  # standard deviation of the runs of either, points
+)->float:
+    "How often a two-sided t-test at 5 % finds the lead."
+    from scipy.stats import nct, t
+    freedom = 2*runs - 2
+    return float(1 - nct.cdf(t.ppf(.975, freedom), freedom, lead/scatter*(runs/2)**.5))
+
+
+def runs_that_find(
+    lead:float,     # the true one, points
+    scatter:float,  # standard deviation of the runs of either network, points
+)->int:
+    "The fewest runs of each of two networks that find a lead in four of five experiments."
+    runs = 2
+    while power(runs, lead, scatter) < .8: runs += 1
+    return runs
+
+
 @dataclass(frozen=True)
 class Comparison:
     "A row of a paper's table beside our complete runs of it."
@@ -79,9 +109,7 @@ class Comparison:
     @property
     def ours(self)->str:
         "Mean, deviation where there are several runs, and the mark."
-        text = f'{statistics.mean(self.errors):.2f}'
-        if len(self.errors) > 1: text += f' ± {statistics.stdev(self.errors):.2f}'
-        return f'{text}{self.mark}'
+        return f'{mean_and_deviation(self.errors)}{self.mark}'
 
     @property
     def gap(self)->float:

@@ -4,10 +4,20 @@ import re
 from dataclasses import asdict
 
 import pytest
-from scipy.stats import t as t_quantile, ttest_ind_from_stats
+import torch
+from scipy.stats import t as t_quantile, ttest_ind, ttest_ind_from_stats
 
 from eqtutor.papers.reproduce import Job, Place
-from eqtutor.papers.standing import OTHER_RECIPE, WHOLE, comparisons, leads, standing
+from eqtutor.papers.standing import (
+    OTHER_RECIPE,
+    WHOLE,
+    comparisons,
+    leads,
+    mean_and_deviation,
+    power,
+    runs_that_find,
+    standing,
+)
 from eqtutor.papers.tables import RESULT_TABLES
 from eqtutor.train.settings import Training
 
@@ -157,3 +167,24 @@ def test_a_common_direction_is_said_if_there_is_one(place):
     write(place, 'alpha-F-p4-cnn', [2.3, 2.31])
     assert '1 of them were run several times; ' in standing(place)
     assert 'these are off their print: α_F-p4-CNN.' in standing(place)
+
+
+def test_a_deviation_needs_several_runs():
+    assert mean_and_deviation([1., 3.]) == '2.00 ± 1.41'
+    assert mean_and_deviation([1.]) == '1.00' and mean_and_deviation([1.], 1) == '1.0'
+
+
+def test_the_power_is_that_of_experiments():
+    torch.manual_seed(0)
+    lead, scatter, runs = .25, .2, 6
+    a, b = scatter*torch.randn(2, 20_000, runs)
+    found = ttest_ind(a.numpy() + lead, b.numpy(), axis=1).pvalue < .05
+    assert power(runs, lead, scatter) == pytest.approx(found.mean(), abs=.01)
+    # without a lead a test at 5 % finds one by chance, on either side
+    assert power(runs, 0, scatter) == pytest.approx(.025)
+
+
+@pytest.mark.parametrize('lead, scatter, runs', [(.25, .18, 10), (.2, .18, 14), (.5, .3, 7)])
+def test_fewer_runs_find_a_lead_less_often_than_in_four_of_five(lead, scatter, runs):
+    assert runs_that_find(lead, scatter) == runs
+    assert power(runs, lead, scatter) >= .8 > power(runs - 1, lead, scatter)
