@@ -1,5 +1,5 @@
 """What one sum over pairs of a target and a source can say, what it cannot, and four ways beyond
-it: depth, which every network uses, and one for each kind of layer in four papers.
+it: depth, lists, a division, a field.
 
 P4: Lingshen He, Yuxuan Chen, Zhengyang Shen, Yiming Dong, Yisen Wang, Zhouchen Lin, Efficient
 Equivariant Network, 2021,
