@@ -5,13 +5,15 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from scipy.stats import t as t_quantile, ttest_ind, ttest_ind_from_stats
+from scipy.stats import norm, t as t_quantile, ttest_ind, ttest_ind_from_stats
 
 from eqtutor.papers.reproduce import Job, Place
 from eqtutor.papers.standing import (
     OTHER_RECIPE,
+    SCATTER,
     WHOLE,
     comparisons,
+    headline,
     leads,
     mean_and_deviation,
     power,
@@ -105,9 +107,9 @@ def test_runs_on_all_digits_stand_below_their_row_read_as_the_published_code_doe
 
 @pytest.mark.parametrize('ours, verdict', [
     ([2.0], 'too few runs'), ([1.99, 2.02], 'ahead; the print lies outside'),
-    ([2.11, 2.13], 'ahead'), ([2.8, 2.82], 'behind; the print lies outside'),
+    ([2.11, 2.13], 'ahead or not told apart'), ([2.8, 2.82], 'behind; the print lies outside'),
     ([2.1, 2.6], 'not told apart'), ([2.39, 2.40], 'not told apart; the print lies outside')])
-def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
+def test_a_lead_is_seen_if_both_intervals_have_one_sign(place, ours, verdict):
     plain = [2.38, 2.41]
     write(place, 'p4-cnn', plain)
     assert not list(leads(place))
@@ -121,6 +123,9 @@ def test_a_lead_is_seen_if_its_interval_has_one_sign(place, ours, verdict):
         freedom = sum(variances)**2/sum(v**2 for v in variances)
         width = t_quantile.ppf(.975, freedom)*spread
         assert lead.interval == pytest.approx((lead.points - width, lead.points + width))
+        # the quantile of known deviations, of means of two runs each
+        width = norm.ppf(.975)*SCATTER
+        assert lead.cautious == pytest.approx((lead.points - width, lead.points + width), abs=1e-4)
 
 
 def test_test_digits_are_read_in_three_ways_where_they_are_looked_at(place):
@@ -136,7 +141,8 @@ def test_test_digits_are_read_in_three_ways_where_they_are_looked_at(place):
     assert best.opposed == pytest.approx([1]) and best.errors == pytest.approx([1, 0])
     assert '12,000 digits, last 20 epochs |' in late.line()
     assert ('lead +0.25 points; here +0.10 on 10,000 digits (2 and 1 runs, too few to tell); '
-            '+0.50 on 12,000 digits, last 20 epochs (2 and 1 runs, ') in standing(place)
+            '+0.50 on 12,000 digits, last 20 epochs (2 and 1 runs, too few to tell); '
+            '+0.50 on 12,000 digits, best epoch (2 and 1 runs, ') in standing(place)
     write(place, 'p4-cnn', [2.1, 2.1], WHOLE)
     assert re.search(r'12,000 digits, last 20 epochs \(2 and 2 runs, 95 % [+-]\d+\.\d\d to ',
                      standing(place))
@@ -154,6 +160,8 @@ def test_a_pair_is_of_one_recipe_and_of_the_same_digits(place):
                                 'test': {'accuracy': .98}}))
     lead, = leads(place)
     assert lead.points == pytest.approx(.5) and lead.pair.network == 'p4-e4-net'
+    assert ("E⁴-Net over p4-CNN: +0.50 on 10,000 digits by P4's recipe (1 and 1 runs, too few to "
+            'tell).') in headline(place)
 
 
 def test_a_common_direction_is_said_if_there_is_one(place):
