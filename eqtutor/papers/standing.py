@@ -229,9 +229,10 @@ class Lead:
         "In words: a lead is seen if both intervals have one sign; whether Welch's holds the print."
         if self.interval is None: return 'too few runs'
         low, high = self.interval
-        words = {'ahead' if a > 0 else 'behind' if b < 0 else 'not told apart'
-                 for a, b in (self.interval, self.cautious)}
-        word = ' or '.join(sorted(words))   # few runs may lie close by chance
+        word, cautious = ('ahead' if a > 0 else 'behind' if b < 0 else 'not told apart'
+                          for a, b in (self.interval, self.cautious))
+        # few runs may lie close by chance, or apart
+        if word != cautious: word = f"perhaps {'ahead' if self.points > 0 else 'behind'}"
         printed = self.pair.printed
         if printed is None or low <= printed <= high: return word
         return f'{word}; the print lies outside'

@@ -251,10 +251,9 @@ def student_copy(
             outputs = reader.outputs(cell['outputs']) if how.solutions else []
             for kind, text, metadata in code_of(CodeCell.read(cell), reader):
                 add(kind, text if how.nbgrader else without_marks(text), metadata, outputs)
-    titles = [c['source'] for c in cells[:1]
-              if c['cell_type'] == 'markdown' and c['source'][0].startswith('# ')]
     if not how.solutions and any(c['cell_type'] == 'code' for c in cells):
-        for title in titles: title += ['\n', '\n', HOW_TO_RUN]
+        kind, source = cells[0]['cell_type'], cells[0]['source']
+        if kind == 'markdown' and source[0].startswith('# '): source += ['\n', '\n', HOW_TO_RUN]
     kernel = {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'}
     about = {'kernelspec': kernel, 'language_info': {'name': 'python'},
              'eqtutor': {'chapter': chapter}}
