@@ -126,6 +126,7 @@ def test_a_lead_is_seen_if_both_intervals_have_one_sign(place, ours, verdict):
     # the quantile of known deviations
     width = norm.ppf(.975)*SCATTER*(1/len(ours) + 1/2)**.5
     assert lead.cautious == pytest.approx((lead.points - width, lead.points + width), abs=1e-4)
+    assert '| {:+.2f} to {:+.2f} | {} |'.format(*lead.cautious, verdict) in lead.line()
 
 
 def test_test_digits_are_read_in_three_ways_where_they_are_looked_at(place):
